@@ -1,0 +1,27 @@
+//go:build deps
+import (
+ _ "cel.dev/cel-go/cel"
+ _ "cel.dev/cel-go/ext"
+ _ "github.com/nats-io/nats-server/v2/server"
+ _ "github.com/nats-io/nats.go/jetstream"
+ _ "github.com/synadia-io/orbit.go/jetstreamext"
+ _ "github.com/redis/go-redis/v9"
+ _ "github.com/jackc/pgx/v5/pgxpool"
+ _ "github.com/jackc/pgx/v5/stdlib"
+ _ "github.com/cenkalti/backoff/v4"
+ _ "github.com/rs/zerolog"
+ _ "github.com/pressly/goose/v3"
+ _ "github.com/spf13/cobra"
+ _ "github.com/goccy/go-yaml"
+ _ "github.com/goccy/go-yaml/ast"
+ _ "github.com/prometheus/client_golang/prometheus/promhttp"
+ _ "github.com/prometheus/client_golang/prometheus/testutil"
+ _ "github.com/stretchr/testify/require"
+ _ "pgregory.net/rapid"
+ _ "go.uber.org/goleak"
+ _ "github.com/bojanz/currency"
+ _ "github.com/schollz/progressbar/v3"
+ _ "golang.org/x/sync/errgroup"
+ _ "golang.org/x/term"
+)
+func main(){}

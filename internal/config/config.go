@@ -1,0 +1,159 @@
+package config
+
+import "time"
+
+// Pos is a place in the configuration file; lines and columns count from 1.
+type Pos struct {
+	Line, Column int
+}
+
+// Text is a string of the file with the place it stands at, so that whoever
+// compiles it later can point there.
+type Text struct {
+	Value string
+	Pos   Pos
+}
+
+// Secret is a string that never prints: not in logs, errors, JSON or YAML.
+type Secret struct{ value string }
+
+// Config is a whole onceledger.yaml after environment and defaults.
+type Config struct {
+	// File is the path the configuration was read from.
+	File string
+
+	Receiver Receiver
+	Worker   Worker
+	NATS     NATS
+	Database Database
+	Redis    Redis
+	Retry    Retry
+	Assets   []Asset
+	Accounts []Account
+	Sources  []Source
+}
+
+// Receiver configures the HTTP side.
+type Receiver struct {
+	// Listen is the public address of the webhooks; RECEIVER_LISTEN. Default 127.0.0.1:8080.
+	Listen string
+	// Admin is the address of /healthz, /readyz and /metrics; RECEIVER_ADMIN. Default 127.0.0.1:9080.
+	Admin string
+	// MaxBody is the largest body in bytes. Default 1 MiB minus room for headers (1,000,000).
+	MaxBody int64
+}
+
+// Worker configures the applying side.
+type Worker struct {
+	// Admin is the address of /healthz, /readyz and /metrics; WORKER_ADMIN. Default 127.0.0.1:9081.
+	Admin string
+	// AckWait is how long the broker waits before it gives a message to another worker. Default 30s.
+	AckWait time.Duration
+}
+
+// NATS configures the broker.
+type NATS struct {
+	// URL is NATS_URL. Default nats://127.0.0.1:4222.
+	URL string
+	// MonitorURL is NATS_MONITOR_URL, the server's HTTP monitoring address,
+	// where sync_interval can be read; empty: it cannot be checked.
+	MonitorURL string
+	// Durability "assumed" silences the warning where MonitorURL is empty.
+	Durability string
+	// Replicas of both streams. Default 1.
+	Replicas int
+	// EventsMaxBytes and DLQMaxBytes bound the streams. Defaults 8 GiB and 2 GiB.
+	EventsMaxBytes, DLQMaxBytes int64
+}
+
+// Database configures Postgres.
+type Database struct {
+	// URL is DATABASE_URL.
+	URL Secret
+}
+
+// Redis configures the claim cache.
+type Redis struct {
+	// URL is REDIS_URL.
+	URL Secret
+}
+
+// Retry is the budget of an event whose failure may pass.
+type Retry struct {
+	// Attempts is how often an event is tried before it is parked. Default 10.
+	Attempts int
+	// Age is how long after its first failure an event is still tried. Default 24h.
+	Age time.Duration
+	// Base and Cap bound the delay: uniform in [0, min(Cap, Base·2ⁿ)]. Defaults 1s and 10m.
+	Base, Cap time.Duration
+}
+
+// Asset declares an asset that is not in ISO 4217.
+type Asset struct {
+	Code     Text
+	Exponent int
+}
+
+// Account declares the limit of the accounts whose name matches Match.
+type Account struct {
+	// Match is an account name; one trailing * matches any rest.
+	Match Text
+	// Limit is "debits_must_not_exceed_credits", "credits_must_not_exceed_debits" or empty.
+	Limit string
+	// Policy is "enforce" (a spend is refused) or "record" (a fact is posted and marked).
+	Policy string
+}
+
+// Source is one webhook endpoint: POST /webhooks/{Name}.
+type Source struct {
+	Name     Text
+	Provider Text
+	// Secrets are all live ones; any of them verifies.
+	Secrets []Secret
+	// Mode is "live" (default) or "test": events of the other mode move no money.
+	Mode string
+	// OperationScope replaces Name in operation keys, so that sources may share payments.
+	OperationScope string
+	// Unmatched is "ignore" (default) or "park" for event types no rule matches.
+	Unmatched string
+	// Tolerance overrides the provider's replay tolerance; 0 keeps it.
+	Tolerance time.Duration
+	// HMAC configures provider "hmac"; nil for others.
+	HMAC *HMAC
+	// ID, Type, Time and Account say where a generic source keeps them:
+	// "header:X-Name" or "body:path.to.member".
+	ID, Type, Time, Account, LiveMode Text
+	// Fingerprint lists body paths that carry the event's meaning.
+	Fingerprint []Text
+	// Retry overrides the budget of this source; nil keeps Config.Retry.
+	Retry *Retry
+	Rules []Rule
+	Pos   Pos
+}
+
+// HMAC is the generic signature scheme.
+type HMAC struct {
+	// Header carries the signature; Prefix is cut off first, for example "sha256=".
+	Header, Prefix string
+	// Encoding is "hex" or "base64"; Algorithm is "sha1", "sha256" or "sha512".
+	Encoding, Algorithm string
+	// Content is the signed text: {body}, {timestamp}, {id}; default "{body}".
+	Content Text
+	// TimestampHeader carries unix seconds; needed where Content has {timestamp}.
+	TimestampHeader string
+	// IDHeader carries {id}; needed where Content has {id}.
+	IDHeader string
+}
+
+// Rule says which transfers arise from the events that When selects.
+type Rule struct {
+	When      Text
+	Transfers []Transfer
+	Pos       Pos
+}
+
+// Transfer holds one transfer's CEL expressions.
+type Transfer struct {
+	Debit, Credit, Amount, Asset, Operation Text
+	Pos                                     Pos
+}
