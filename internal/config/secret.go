@@ -1,0 +1,34 @@
+package config
+
+import "fmt"
+
+// hidden is what every secret prints as.
+const hidden = "[secret]"
+
+// NewSecret hides value.
+func NewSecret(value string) Secret { return Secret{value: value} }
+
+// Reveal returns the hidden value; never log it or put it in an error.
+func (s Secret) Reveal() string { return s.value }
+
+// IsZero reports whether there is nothing to hide.
+func (s Secret) IsZero() bool { return s.value == "" }
+
+// String implements fmt.Stringer.
+func (Secret) String() string { return hidden }
+
+// GoString implements fmt.GoStringer.
+func (Secret) GoString() string { return hidden }
+
+// Format implements fmt.Formatter, so that no verb prints the value.
+func (Secret) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(hidden)) }
+
+// MarshalText implements encoding.TextMarshaler, which covers YAML, map keys
+// and most loggers.
+func (Secret) MarshalText() ([]byte, error) { return []byte(hidden), nil }
+
+// MarshalJSON implements json.Marshaler.
+func (Secret) MarshalJSON() ([]byte, error) { return []byte(`"` + hidden + `"`), nil }
+
+// MarshalYAML implements the YAML marshaler of goccy/go-yaml.
+func (Secret) MarshalYAML() (any, error) { return hidden, nil }
