@@ -1,4 +1,41 @@
+// Package ledger keeps double-entry books in Postgres: accounts, operations
+// and insert-only transfers.
+//
+// Guarantee: a business operation is posted once, whichever events report it;
+// what a transaction posts is there completely or not at all; balances are the
+// sums of the transfers; a limit that is enforced is never passed.
+//
+//	batch := ledger.NewBatch(limits, postings)   // in the order of the stream
+//	var first, second pgx.Batch
+//	batch.Reserve(&first)                        // lock, sorted
+//	err := tx.SendBatch(ctx, &first).Close()
+//	err = batch.Decide(ctx, tx)                  // sets every Posting's Posted and Err
+//	batch.Write(&second)
+//	err = tx.SendBatch(ctx, &second).Close()
 package ledger
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// What a posting can be refused for. The amount and asset sentinels are in
+// money.go.
+var (
+	// ErrOperationConflict means that the operation was posted with another
+	// amount, asset or account.
+	ErrOperationConflict = errors.New("operation was posted with another content")
+	// ErrInsufficientFunds means that a limit that is enforced refused it; it
+	// may pass later.
+	ErrInsufficientFunds = errors.New("the account's limit refuses the transfer")
+	// ErrRace means that an operation was neither free nor there; try the
+	// transaction again.
+	ErrRace = errors.New("an operation changed while it was reserved")
+)
 
 // Transfer is one movement of money: Amount minor units of Asset leave Debit
 // and reach Credit, once for each Operation.
@@ -11,4 +48,101 @@ type Transfer struct {
 	Asset string
 	// Amount is in minor units and positive.
 	Amount int64
+}
+
+// Posting is what one event asks for, and what became of it. It is decided as
+// a whole: either all of its transfers are there afterwards, or none is new.
+type Posting struct {
+	// EventNo is the number of the event that the transfers belong to.
+	EventNo int64
+	// Transfers are asked for; those whose operation is there already with
+	// equal content are skipped.
+	Transfers []Transfer
+	// Posted are the new ones. Set by Decide.
+	Posted []Transfer
+	// Err is why the posting was refused: ErrOperationConflict,
+	// ErrInsufficientFunds or ErrAmountOverflow. Set by Decide.
+	Err error
+}
+
+// Limit is a bound on an account's balance.
+type Limit struct {
+	// Rule is DebitsMustNotExceedCredits or CreditsMustNotExceedDebits.
+	Rule LimitRule
+	// Enforce refuses what passes the limit; otherwise it is posted, since a
+	// provider's refund or dispute is a fact, and the account shows it.
+	Enforce bool
+}
+
+// LimitRule says which side of an account is bounded by the other.
+type LimitRule string
+
+// The limits an account can have; it has at most one.
+const (
+	DebitsMustNotExceedCredits LimitRule = "debits_must_not_exceed_credits"
+	CreditsMustNotExceedDebits LimitRule = "credits_must_not_exceed_debits"
+)
+
+// Policy is the limit's policy as the database spells it.
+func (l Limit) policy() string {
+	if l.Enforce {
+		return "enforce"
+	}
+	return "record"
+}
+
+// accountKey is an account's identity and place in the lock order.
+type accountKey struct {
+	name, asset string
+}
+
+func (k accountKey) compare(o accountKey) int {
+	return cmp.Or(cmp.Compare(k.name, o.name), cmp.Compare(k.asset, o.asset))
+}
+
+// Post posts one event's transfers in the caller's transaction: the way of a
+// batch of one. The caller reads p.Posted and p.Err.
+func Post(ctx context.Context, tx pgx.Tx, limits func(account string) (Limit, bool), p *Posting) error {
+	batch := NewBatch(limits, []*Posting{p})
+	var reserve, write pgx.Batch
+	batch.Reserve(&reserve)
+	if err := tx.SendBatch(ctx, &reserve).Close(); err != nil {
+		return fmt.Errorf("reserve posting: %w", err)
+	}
+	if err := batch.Decide(ctx, tx); err != nil {
+		return err
+	}
+	batch.Write(&write)
+	if write.Len() == 0 {
+		return nil
+	}
+	if err := tx.SendBatch(ctx, &write).Close(); err != nil {
+		return fmt.Errorf("write posting: %w", err)
+	}
+	return nil
+}
+
+// DeclareAssets records assets outside ISO 4217. Changing the exponent of an
+// asset would change the worth of what is booked, so it is refused.
+func DeclareAssets(ctx context.Context, tx pgx.Tx, assets []Asset) error {
+	for _, a := range assets {
+		var exponent int
+		err := tx.QueryRow(ctx, `
+			WITH declared AS (
+				INSERT INTO assets (code, exponent)
+				VALUES ($1, $2)
+				ON CONFLICT (code) DO NOTHING
+				RETURNING exponent)
+			SELECT exponent FROM declared
+			UNION ALL
+			SELECT exponent FROM assets WHERE code = $1`, a.Code, a.Exponent).Scan(&exponent)
+		if err != nil {
+			return fmt.Errorf("declare asset %s: %w", a.Code, err)
+		}
+		if exponent != a.Exponent {
+			return fmt.Errorf("declare asset %s: exponent %d in the configuration, %d in the ledger; an exponent cannot change once declared",
+				a.Code, a.Exponent, exponent)
+		}
+	}
+	return nil
 }

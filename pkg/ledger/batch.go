@@ -1,0 +1,328 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Batch posts many events in one transaction with two round trips: lock what
+// may be contended, decide in Go in the order of the stream, write. Locks are
+// taken in two classes, operations before accounts, each sorted, so that two
+// batches never wait for each other in a circle.
+type Batch struct {
+	postings []*Posting
+	limits   func(account string) (Limit, bool)
+	ops      map[string]*operation
+	accounts map[accountKey]*account
+}
+
+// operation is one key of the batch: reserved by us, or there already.
+type operation struct {
+	key string
+	// claimed is the transfer that the reserved row was inserted for.
+	claimed Transfer
+	event   int64
+	// reserved is set if the row is ours to keep or delete.
+	reserved bool
+	// posted is the content that stands: another transaction's, or what Decide
+	// gave it; owner is the event it belongs to.
+	posted *Transfer
+	owner  int64
+}
+
+// account is one account of the batch with what the batch adds to it.
+type account struct {
+	limit   *Limit
+	debits  int64 // as locked; zero for an account without limit
+	credits int64
+	pending struct{ debits, credits int64 }
+	add     delta
+}
+
+// delta is what transfers add to both sides of an account.
+type delta struct {
+	debits, credits int64
+}
+
+// NewBatch prepares postings, which must be in the order of the stream, parents
+// before children. limits tells which accounts are bounded.
+func NewBatch(limits func(account string) (Limit, bool), postings []*Posting) *Batch {
+	b := &Batch{
+		postings: postings,
+		limits:   limits,
+		ops:      make(map[string]*operation, len(postings)),
+		accounts: make(map[accountKey]*account, len(postings)),
+	}
+	for _, p := range postings {
+		for _, t := range p.Transfers {
+			if b.ops[t.Operation] == nil {
+				b.ops[t.Operation] = &operation{key: t.Operation, claimed: t, event: p.EventNo}
+			}
+			b.open(accountKey{t.Debit, t.Asset})
+			b.open(accountKey{t.Credit, t.Asset})
+		}
+	}
+	return b
+}
+
+func (b *Batch) open(k accountKey) {
+	if b.accounts[k] != nil {
+		return
+	}
+	a := &account{}
+	if limit, ok := b.limits(k.name); ok {
+		a.limit = &limit
+	}
+	b.accounts[k] = a
+}
+
+// Reserve queues the first round trip: operations, then limited accounts.
+func (b *Batch) Reserve(q *pgx.Batch) {
+	b.reserveOperations(q, sortedKeys(b.ops))
+	b.lockAccounts(q)
+}
+
+func sortedKeys(ops map[string]*operation) []string {
+	return slices.Sorted(maps.Keys(ops))
+}
+
+func (b *Batch) reserveOperations(q *pgx.Batch, keys []string) {
+	if len(keys) == 0 {
+		return
+	}
+	n := len(keys)
+	events, amounts := make([]int64, n), make([]int64, n)
+	debits, credits, assets := make([]string, n), make([]string, n), make([]string, n)
+	for i, key := range keys {
+		op := b.ops[key]
+		events[i], amounts[i] = op.event, op.claimed.Amount
+		debits[i], credits[i], assets[i] = op.claimed.Debit, op.claimed.Credit, op.claimed.Asset
+	}
+	q.Queue(`
+		INSERT INTO operations (key, event_no, debit, credit, asset, amount)
+		SELECT *
+		FROM unnest($1::text[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::bigint[])
+		ON CONFLICT (key) DO NOTHING
+		RETURNING key`, keys, events, debits, credits, assets, amounts).Query(func(found pgx.Rows) error {
+		reserved, err := pgx.CollectRows(found, pgx.RowTo[string])
+		if err != nil {
+			return fmt.Errorf("reserve operations: %w", err)
+		}
+		for _, key := range reserved {
+			b.ops[key].reserved = true
+		}
+		return nil
+	})
+}
+
+// lockAccounts opens and locks every limited account of the batch, credited
+// ones too: a lock taken here must never be waited for in the second trip.
+func (b *Batch) lockAccounts(q *pgx.Batch) {
+	var keys []accountKey
+	for k, a := range b.accounts {
+		if a.limit != nil {
+			keys = append(keys, k)
+		}
+	}
+	if len(keys) == 0 {
+		return
+	}
+	slices.SortFunc(keys, accountKey.compare)
+	n := len(keys)
+	names, assets, rules, policies := make([]string, n), make([]string, n), make([]string, n), make([]string, n)
+	for i, k := range keys {
+		limit := b.accounts[k].limit
+		names[i], assets[i], rules[i], policies[i] = k.name, k.asset, string(limit.Rule), limit.policy()
+	}
+	q.Queue(`
+		INSERT INTO accounts (name, asset, balance_limit, limit_policy)
+		SELECT *
+		FROM unnest($1::text[], $2::text[], $3::text[], $4::text[])
+		ON CONFLICT (name, asset) DO NOTHING`, names, assets, rules, policies)
+	// A statement of its own: the wait inside the one above does not refresh
+	// that statement's snapshot.
+	q.Queue(`
+		SELECT a.name, a.asset, a.debits_posted, a.credits_posted, a.debits_pending, a.credits_pending
+		FROM unnest($1::text[], $2::text[]) AS k (name, asset)
+		JOIN accounts a USING (name, asset)
+		ORDER BY a.name, a.asset
+		FOR NO KEY UPDATE OF a`, names, assets).Query(func(found pgx.Rows) error {
+		for found.Next() {
+			var k accountKey
+			var debits, credits, debitsPending, creditsPending int64
+			if err := found.Scan(&k.name, &k.asset, &debits, &credits, &debitsPending, &creditsPending); err != nil {
+				return fmt.Errorf("lock accounts: %w", err)
+			}
+			a := b.accounts[k]
+			a.debits, a.credits = debits, credits
+			a.pending.debits, a.pending.credits = debitsPending, creditsPending
+		}
+		return found.Err()
+	})
+}
+
+// Skip takes a posting out of the batch, for an event that turned out to be
+// there already. It must be called before Decide.
+func (b *Batch) Skip(p *Posting) {
+	p.Transfers = nil
+}
+
+// Decide says of every posting whether it is posted. It reads the operations
+// that others have posted, if there are any: one more round trip.
+func (b *Batch) Decide(ctx context.Context, tx pgx.Tx) error {
+	if err := b.readPosted(ctx, tx); err != nil {
+		return err
+	}
+	for _, p := range b.postings {
+		p.Posted, p.Err = b.decide(p)
+	}
+	return nil
+}
+
+func (b *Batch) readPosted(ctx context.Context, tx pgx.Tx) error {
+	var keys []string
+	for key, op := range b.ops {
+		if !op.reserved {
+			keys = append(keys, key)
+		}
+	}
+	if len(keys) == 0 {
+		return nil
+	}
+	found, err := tx.Query(ctx, `
+		SELECT key, event_no, debit, credit, asset, amount
+		FROM operations
+		WHERE key = ANY($1)`, keys)
+	if err != nil {
+		return fmt.Errorf("read operations: %w", err)
+	}
+	for found.Next() {
+		var t Transfer
+		var owner int64
+		if err := found.Scan(&t.Operation, &owner, &t.Debit, &t.Credit, &t.Asset, &t.Amount); err != nil {
+			return fmt.Errorf("read operations: %w", err)
+		}
+		op := b.ops[t.Operation]
+		op.posted, op.owner = &t, owner
+	}
+	if err := found.Err(); err != nil {
+		return fmt.Errorf("read operations: %w", err)
+	}
+	for _, key := range keys {
+		if b.ops[key].posted == nil {
+			return fmt.Errorf("%w: %s", ErrRace, key)
+		}
+	}
+	return nil
+}
+
+// decide judges one posting against what stands and what the postings before
+// it have taken, and books it if it may stand.
+func (b *Batch) decide(p *Posting) ([]Transfer, error) {
+	fresh := make([]Transfer, 0, len(p.Transfers))
+	seen := make(map[string]Transfer, len(p.Transfers))
+	for _, t := range p.Transfers {
+		there := b.ops[t.Operation].posted
+		if earlier, ok := seen[t.Operation]; ok {
+			there = &earlier
+		}
+		if there == nil {
+			fresh = append(fresh, t)
+			seen[t.Operation] = t
+			continue
+		}
+		if *there != t {
+			return nil, conflict(*there, t, b.ops[t.Operation].owner)
+		}
+	}
+	if err := b.book(fresh); err != nil {
+		return nil, err
+	}
+	for _, t := range fresh {
+		op := b.ops[t.Operation]
+		op.posted, op.owner = &t, p.EventNo
+	}
+	return fresh, nil
+}
+
+func conflict(there, asked Transfer, owner int64) error {
+	return fmt.Errorf("%w: %s: event %d posted %d %s from %s to %s, this one asks for %d %s from %s to %s", ErrOperationConflict,
+		asked.Operation, owner, there.Amount, there.Asset, there.Debit, there.Credit, asked.Amount, asked.Asset, asked.Debit, asked.Credit)
+}
+
+// book adds transfers to the batch's accounts, all or none.
+func (b *Batch) book(transfers []Transfer) error {
+	before := make(map[accountKey]delta, 2*len(transfers))
+	undo := func() {
+		for k, d := range before {
+			b.accounts[k].add = d
+		}
+	}
+	for _, t := range transfers {
+		debit, credit := accountKey{t.Debit, t.Asset}, accountKey{t.Credit, t.Asset}
+		for _, k := range []accountKey{debit, credit} {
+			if _, ok := before[k]; !ok {
+				before[k] = b.accounts[k].add
+			}
+		}
+		debitOK := grow(&b.accounts[debit].add.debits, t.Amount)
+		creditOK := grow(&b.accounts[credit].add.credits, t.Amount)
+		if !debitOK || !creditOK {
+			undo()
+			return fmt.Errorf("%w: %s: a balance would exceed 64 bits", ErrAmountOverflow, t.Operation)
+		}
+	}
+	for k, was := range before {
+		if err := b.accounts[k].check(k, was); err != nil {
+			undo()
+			return err
+		}
+	}
+	return nil
+}
+
+// grow adds amount unless the sum does not fit.
+func grow(sum *int64, amount int64) bool {
+	if amount > math.MaxInt64-*sum {
+		return false
+	}
+	*sum += amount
+	return true
+}
+
+// check says whether what came on top of was still keeps the account's limit.
+// Money that only eases the bounded side is never refused, even on an account
+// that was over its limit before it had one.
+func (a *account) check(k accountKey, was delta) error {
+	if a.limit == nil {
+		return nil
+	}
+	debits, credits := a.debits, a.credits
+	if !grow(&debits, a.add.debits) || !grow(&credits, a.add.credits) {
+		return fmt.Errorf("%w: account %s: the balance would exceed 64 bits", ErrAmountOverflow, k.name)
+	}
+	if !a.limit.Enforce {
+		return nil
+	}
+	bounded, bound, held, grew := debits, credits, a.pending.debits, a.add.debits > was.debits
+	if a.limit.Rule == CreditsMustNotExceedDebits {
+		bounded, bound, held, grew = credits, debits, a.pending.credits, a.add.credits > was.credits
+	}
+	if grew && bounded > bound-held {
+		return fmt.Errorf("%w: account %s (%s, minor units): %s: %d posted and %d held against %d",
+			ErrInsufficientFunds, k.name, k.asset, a.limit.Rule, bounded, held, bound)
+	}
+	return nil
+}
+
+// IsRefusal reports whether err says that a posting was refused, as opposed to
+// a database that did not do its part.
+func IsRefusal(err error) bool {
+	return errors.Is(err, ErrOperationConflict) || errors.Is(err, ErrInsufficientFunds) || errors.Is(err, ErrAmountOverflow)
+}

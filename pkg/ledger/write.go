@@ -1,0 +1,83 @@
+package ledger
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Write queues the second round trip: what Decide has let through, accounts
+// last. It queues nothing where nothing was let through and nothing reserved.
+func (b *Batch) Write(q *pgx.Batch) {
+	b.settleOperations(q)
+	b.writeTransfers(q)
+	b.writeBalances(q)
+}
+
+// settleOperations gives back what was reserved for postings that were refused,
+// and hands over what another posting of the batch has taken since.
+func (b *Batch) settleOperations(q *pgx.Batch) {
+	var drop, handOver []string
+	for _, key := range sortedKeys(b.ops) {
+		op := b.ops[key]
+		if !op.reserved || op.posted != nil && op.owner == op.event {
+			continue
+		}
+		drop = append(drop, key)
+		if op.posted != nil {
+			op.claimed, op.event = *op.posted, op.owner
+			handOver = append(handOver, key)
+		}
+	}
+	if len(drop) > 0 {
+		q.Queue(`DELETE FROM operations WHERE key = ANY($1)`, drop)
+	}
+	b.reserveOperations(q, handOver)
+}
+
+func (b *Batch) writeTransfers(q *pgx.Batch) {
+	var (
+		events, amounts              []int64
+		numbers                      []int16
+		ops, debits, credits, assets []string
+	)
+	for _, p := range b.postings {
+		for i, t := range p.Posted {
+			events, amounts, numbers = append(events, p.EventNo), append(amounts, t.Amount), append(numbers, int16(i)) //nolint:gosec // a source has far fewer rules
+			ops, debits, credits, assets = append(ops, t.Operation), append(debits, t.Debit), append(credits, t.Credit), append(assets, t.Asset)
+		}
+	}
+	if len(events) == 0 {
+		return
+	}
+	q.Queue(`
+		INSERT INTO transfers (event_no, n, operation, debit, credit, asset, amount)
+		SELECT *
+		FROM unnest($1::bigint[], $2::smallint[], $3::text[], $4::text[], $5::text[], $6::text[], $7::bigint[])`,
+		events, numbers, ops, debits, credits, assets, amounts)
+}
+
+// writeBalances opens accounts on first use and adds what the batch moved, in
+// lock order: the rows of unnest arrive, and are locked, as Go sorted them.
+func (b *Batch) writeBalances(q *pgx.Batch) {
+	keys := slices.SortedFunc(maps.Keys(b.accounts), accountKey.compare)
+	keys = slices.DeleteFunc(keys, func(k accountKey) bool { return b.accounts[k].add == delta{} })
+	if len(keys) == 0 {
+		return
+	}
+	names, assets := make([]string, len(keys)), make([]string, len(keys))
+	debits, credits := make([]int64, len(keys)), make([]int64, len(keys))
+	for i, k := range keys {
+		a := b.accounts[k]
+		names[i], assets[i], debits[i], credits[i] = k.name, k.asset, a.add.debits, a.add.credits
+	}
+	q.Queue(`
+		INSERT INTO accounts AS a (name, asset, debits_posted, credits_posted)
+		SELECT *
+		FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[])
+		ON CONFLICT (name, asset) DO UPDATE
+		SET debits_posted = a.debits_posted + excluded.debits_posted,
+		    credits_posted = a.credits_posted + excluded.credits_posted`,
+		names, assets, debits, credits)
+}
