@@ -2,7 +2,6 @@ package envelope
 
 import (
 	"strings"
-	"unicode/utf8"
 )
 
 const upperHex = "0123456789ABCDEF"
@@ -53,7 +52,8 @@ func percentEncode(s string, plain func(i int, c byte) bool) string {
 }
 
 // decodeText is the inverse of both. It refuses a byte that must have been
-// encoded, a percent sign without two hex digits, and what is not UTF-8.
+// encoded and a percent sign without two hex digits; whether the result is text
+// is for validate.
 func decodeText(s string) (string, bool) {
 	escapes := 0
 	for i := range len(s) {
@@ -84,7 +84,7 @@ func decodeText(s string) (string, bool) {
 		b = append(b, byte(high<<4|low))
 		i += 2
 	}
-	return string(b), utf8.Valid(b)
+	return string(b), true
 }
 
 // unhex returns the value of a hex digit, or -1.
