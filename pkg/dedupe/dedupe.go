@@ -31,7 +31,7 @@ func (k Key) Compare(o Key) int {
 // State is where an event stands.
 type State string
 
-// The states. Completed and Discarded never change again.
+// The states. Completed never changes again.
 const (
 	// Pending waits for its next try: redriven, or refused for now.
 	Pending State = "pending"
@@ -93,7 +93,8 @@ type Row struct {
 	Redrives int
 	// FailingFor is how long ago the first failed attempt was, by the database's clock.
 	FailingFor time.Duration
-	NextTry    *time.Time
+	// RetryIn is how long a pending event has yet to wait, by the same clock.
+	RetryIn time.Duration
 	// DLQSeq is the dead letter's sequence; 0 until the broker has it.
 	DLQSeq           uint64
 	Created, Decided time.Time

@@ -119,7 +119,8 @@ func columns(rows []*Row) []any {
 const rowColumns = `
 	e.no, e.source, e.event_id, e.variant, e.state, COALESCE(e.outcome, ''), COALESCE(e.reason, ''), COALESCE(e.error, ''),
 	e.type, e.occurred_at, e.body_hash, e.fingerprint, e.rules_version, e.stream_created, e.seq, e.attempts, e.redrives,
-	COALESCE(EXTRACT(epoch FROM now() - e.first_failed_at)::float8, 0), e.next_try_at, COALESCE(e.dlq_seq, 0), e.created_at, e.decided_at`
+	COALESCE(EXTRACT(epoch FROM now() - e.first_failed_at)::float8, 0), COALESCE(EXTRACT(epoch FROM e.next_try_at - now())::float8, 0),
+	COALESCE(e.dlq_seq, 0), e.created_at, e.decided_at`
 
 // scanRow reads rowColumns.
 func scanRow(found pgx.CollectableRow) (*Row, error) {
@@ -127,11 +128,11 @@ func scanRow(found pgx.CollectableRow) (*Row, error) {
 		r             Row
 		body, meaning []byte
 		seq, dlq      int64
-		failing       float64
+		failing, wait float64
 	)
 	err := found.Scan(&r.No, &r.Source, &r.ID, &r.Variant, &r.State, &r.Outcome, &r.Reason, &r.Error,
 		&r.Type, &r.Occurred, &body, &meaning, &r.Rules, &r.StreamCreated, &seq, &r.Attempts, &r.Redrives,
-		&failing, &r.NextTry, &dlq, &r.Created, &r.Decided)
+		&failing, &wait, &dlq, &r.Created, &r.Decided)
 	if err != nil {
 		return nil, err
 	}
@@ -139,6 +140,7 @@ func scanRow(found pgx.CollectableRow) (*Row, error) {
 	copy(r.Fingerprint[:], meaning)
 	r.Seq, r.DLQSeq = uint64(seq), uint64(dlq) //nolint:gosec // both are checked to be positive
 	r.FailingFor = time.Duration(failing * float64(time.Second))
+	r.RetryIn = max(0, time.Duration(wait*float64(time.Second)))
 	return &r, nil
 }
 

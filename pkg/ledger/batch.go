@@ -175,7 +175,7 @@ func (b *Batch) Skip(p *Posting) {
 
 // Decide says of every posting whether it is posted. It reads the operations
 // that others have posted, if there are any: one more round trip.
-func (b *Batch) Decide(ctx context.Context, tx pgx.Tx) error {
+func (b *Batch) Decide(ctx context.Context, tx Querier) error {
 	if err := b.readPosted(ctx, tx); err != nil {
 		return err
 	}
@@ -185,7 +185,7 @@ func (b *Batch) Decide(ctx context.Context, tx pgx.Tx) error {
 	return nil
 }
 
-func (b *Batch) readPosted(ctx context.Context, tx pgx.Tx) error {
+func (b *Batch) readPosted(ctx context.Context, tx Querier) error {
 	var keys []string
 	for key, op := range b.ops {
 		if !op.reserved {

@@ -91,6 +91,12 @@ func (l Limit) policy() string {
 	return "record"
 }
 
+// Querier reads in the caller's transaction: a pgx.Tx, or the connection of a
+// transaction that was begun in a batch.
+type Querier interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+}
+
 // accountKey is an account's identity and place in the lock order.
 type accountKey struct {
 	name, asset string

@@ -46,7 +46,7 @@ CREATE UNIQUE INDEX events_no ON events (no);
 -- What is not finished, and what is parked: small beside the table.
 CREATE INDEX events_open ON events (state, decided_at) WHERE state <> 'completed';
 
--- A finished event never changes and no event goes away. The transaction that
+-- A completed event never changes and no event goes away. The transaction that
 -- inserted a row may still rewrite it: a batch inserts rows in their final form
 -- and corrects the few that it then refuses.
 -- +goose StatementBegin
@@ -56,9 +56,9 @@ BEGIN
         RAISE EXCEPTION 'events: % is not allowed, rows are the record of what was applied', TG_OP
             USING ERRCODE = 'restrict_violation';
     END IF;
-    IF OLD.state IN ('completed', 'discarded')
+    IF OLD.state = 'completed'
        AND OLD.xmin::text::bigint <> pg_current_xact_id()::text::bigint % 4294967296 THEN
-        RAISE EXCEPTION 'events: % is immutable', OLD.state
+        RAISE EXCEPTION 'events: a completed event is immutable'
             USING ERRCODE = 'restrict_violation',
                   DETAIL = format('source %s, event %s, variant %s', OLD.source, OLD.event_id, OLD.variant);
     END IF;
