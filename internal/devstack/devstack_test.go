@@ -18,13 +18,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/onceledger/onceledger/internal/devstack"
-	"github.com/onceledger/onceledger/internal/devstack/stacktest"
 )
 
 // shared is the stack of the tests that leave its services as they were.
 var shared *devstack.Stack
-
-func mainWithStack(m *testing.M) { stacktest.Main(m, &shared) }
 
 func TestServicesAnswer(t *testing.T) {
 	t.Parallel()
@@ -205,6 +202,28 @@ func TestTakenPortIsReplaced(t *testing.T) {
 	second := start(t, options)
 	require.NotEqual(t, first.RedisURL, second.RedisURL)
 	require.NoError(t, connectRedis(t, second).Ping(t.Context()).Err())
+}
+
+func TestPostgresDataGoesElsewhereWhereItsUserCannotFollow(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("only root runs postgres as another user")
+	}
+	dir := filepath.Join(t.TempDir(), "data") // below a folder of mode 0700
+	require.NoError(t, os.Chmod(filepath.Dir(dir), 0o700))
+	options := devstack.Options{Dir: dir, Small: true, Only: []devstack.Kind{devstack.Postgres}}
+	first := start(t, options)
+	data := setting(t, first, "data_directory")
+	require.NotContains(t, data, dir)
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(filepath.Dir(data))) })
+	_, err := connectPostgres(t, first).Exec(t.Context(), `CREATE TABLE kept AS SELECT 7 AS n`)
+	require.NoError(t, err)
+	require.NoError(t, first.Stop(t.Context()))
+
+	second := start(t, options)
+	require.Equal(t, data, setting(t, second, "data_directory"))
+	_, err = connectPostgres(t, second).Exec(t.Context(), `SELECT n FROM kept`)
+	require.NoError(t, err)
 }
 
 func TestFailedStartLeavesNothing(t *testing.T) {

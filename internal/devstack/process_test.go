@@ -4,17 +4,19 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/onceledger/onceledger/internal/devstack"
+	"github.com/onceledger/onceledger/internal/devstack/stacktest"
 )
 
 func TestProcessReportsAnEarlyExitWithItsLog(t *testing.T) {
@@ -66,45 +68,96 @@ func TestProcessThatIgnoresTheSignalIsKilled(t *testing.T) {
 	<-p.Done()
 }
 
-// helperEnv makes this test binary a program that starts a child, prints its
-// pid and waits to be killed.
-const helperEnv = "DEVSTACK_TEST_PARENT"
+// These make this test binary another program: one that starts a child, or a
+// stack in the folder given, says so and waits to be killed.
+const (
+	childEnv = "DEVSTACK_TEST_CHILD"
+	stackEnv = "DEVSTACK_TEST_STACK"
+)
 
 func TestMain(m *testing.M) {
-	if os.Getenv(helperEnv) != "" {
-		orphanMaker()
+	devstack.Main()
+	if os.Getenv(childEnv) != "" {
+		startChild()
 	}
-	mainWithStack(m)
+	if dir := os.Getenv(stackEnv); dir != "" {
+		startStack(dir)
+	}
+	stacktest.Main(m, &shared)
 }
 
-func orphanMaker() {
+func startChild() {
 	p, err := devstack.StartProcess(context.Background(), devstack.Command{Name: "sleep", Path: "/bin/sleep", Args: []string{"600"}})
 	if err != nil {
 		panic(err)
 	}
-	println(p.PID()) //nolint:forbidigo // standard error is the channel to the test
+	fmt.Println(p.PID())
 	<-p.Done()
+}
+
+func startStack(dir string) {
+	stack, err := devstack.Start(context.Background(), devstack.Options{Dir: dir, Small: true})
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println("ready")
+	<-stack.NATS.Process().Done()
 }
 
 func TestChildrenDieWithTheirParent(t *testing.T) {
 	t.Parallel()
-	if _, err := os.Stat("/proc/self"); err != nil {
+	requireParentDeathSignal(t)
+	parent, line := startSelf(t, childEnv+"=1")
+	child, err := strconv.Atoi(line)
+	require.NoError(t, err)
+	require.True(t, alive(child))
+
+	kill(t, parent)
+	require.Eventually(t, func() bool { return !alive(child) }, 10*time.Second, 5*time.Millisecond)
+}
+
+func TestStackOfAKilledProgramComesBack(t *testing.T) {
+	t.Parallel()
+	requireParentDeathSignal(t)
+	dir := openDir(t)
+	parent, line := startSelf(t, stackEnv+"="+dir)
+	require.Equal(t, "ready", line)
+	before, err := devstack.ReadAddresses(dir)
+	require.NoError(t, err)
+	write(t, &devstack.Stack{Addresses: before})
+	kill(t, parent)
+
+	after := start(t, devstack.Options{Dir: dir, Small: true})
+	require.Equal(t, before, after.Addresses)
+	requireWritten(t, after)
+}
+
+// requireParentDeathSignal skips where children outlive a killed parent.
+func requireParentDeathSignal(t *testing.T) {
+	t.Helper()
+	if runtime.GOOS != "linux" {
 		t.Skip("this system has no parent-death signal")
 	}
-	parent := exec.CommandContext(t.Context(), os.Args[0]) //nolint:gosec // itself
-	parent.Env = append(os.Environ(), helperEnv+"=1")
-	out, err := parent.StderrPipe()
+}
+
+// startSelf runs this test binary as another program and returns its first line.
+func startSelf(t *testing.T, env string) (*exec.Cmd, string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), os.Args[0])
+	cmd.Env = append(os.Environ(), env)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
 	require.NoError(t, err)
-	require.NoError(t, parent.Start())
+	require.NoError(t, cmd.Start())
 	lines := bufio.NewScanner(out)
 	require.True(t, lines.Scan())
-	child, err := strconv.Atoi(lines.Text())
-	require.NoError(t, err)
-	require.NoError(t, syscall.Kill(child, 0))
+	return cmd, lines.Text()
+}
 
-	require.NoError(t, parent.Process.Kill())
-	_ = parent.Wait() // it was killed
-	require.Eventually(t, func() bool { return !alive(child) }, 10*time.Second, 5*time.Millisecond)
+func kill(t *testing.T, cmd *exec.Cmd) {
+	t.Helper()
+	require.NoError(t, cmd.Process.Kill())
+	_ = cmd.Wait() // it was killed
 }
 
 // alive reports whether pid runs; one that nobody has reaped yet does not.
