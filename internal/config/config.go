@@ -8,10 +8,14 @@ type Pos struct {
 }
 
 // Text is a string of the file with the place it stands at, so that whoever
-// compiles it later can point there.
+// compiles it later can point there: see Text.At.
 type Text struct {
 	Value string
-	Pos   Pos
+	// Pos is the first character of the content: after an opening quote, or on
+	// the first line of a block.
+	Pos Pos
+
+	origin *origin
 }
 
 // Secret is a string that never prints: not in logs, errors, JSON or YAML.
