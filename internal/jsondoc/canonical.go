@@ -1,7 +1,6 @@
 package jsondoc
 
 import (
-	"bytes"
 	"fmt"
 	"slices"
 	"strconv"
@@ -66,58 +65,19 @@ func appendText(dst []byte, kind byte, text string) []byte {
 }
 
 // appendNumber writes the literal as sign, digits without zeros at either end,
-// and a power of ten. The power is arithmetic on an exponent of at most nine
-// digits: the number itself is never written out.
+// and a power of ten.
 func appendNumber(dst, literal []byte) []byte {
-	sign, rest := "", literal
-	if rest[0] == '-' {
-		sign, rest = "-", rest[1:]
-	}
-	mantissa, exponent, ok := splitExponent(rest)
-	if !ok {
+	n, ok := dissect(literal)
+	switch {
+	case !ok:
 		return appendText(dst, 'N', string(literal))
-	}
-	digits := make([]byte, 0, MaxNumber)
-	if point := bytes.IndexByte(mantissa, '.'); point >= 0 {
-		exponent -= int64(len(mantissa) - point - 1)
-		digits = append(digits, mantissa[:point]...)
-		digits = append(digits, mantissa[point+1:]...)
-	} else {
-		digits = append(digits, mantissa...)
-	}
-	digits = bytes.TrimLeft(digits, "0")
-	if len(digits) == 0 {
+	case len(n.digits) == 0:
 		return append(dst, "n0;"...)
+	case n.negative:
+		dst = append(dst, "n-"...)
+	default:
+		dst = append(dst, 'n')
 	}
-	trimmed := bytes.TrimRight(digits, "0")
-	exponent += int64(len(digits) - len(trimmed))
-
-	dst = append(append(dst, 'n'), sign...)
-	dst = append(append(dst, trimmed...), 'e')
-	return append(strconv.AppendInt(dst, exponent, 10), ';')
-}
-
-// splitExponent cuts an unsigned literal at its exponent; false for one of more
-// than nine digits, unless the number is zero.
-func splitExponent(literal []byte) (mantissa []byte, exponent int64, ok bool) {
-	at := bytes.IndexAny(literal, "eE")
-	if at < 0 {
-		return literal, 0, true
-	}
-	mantissa, text := literal[:at], literal[at+1:]
-	if len(bytes.Trim(mantissa, "0.")) == 0 {
-		return mantissa, 0, true
-	}
-	negative := text[0] == '-'
-	text = bytes.TrimLeft(bytes.TrimLeft(text, "+-"), "0")
-	if len(text) > 9 {
-		return nil, 0, false
-	}
-	for _, c := range text {
-		exponent = exponent*10 + int64(c-'0')
-	}
-	if negative {
-		exponent = -exponent
-	}
-	return mantissa, exponent, true
+	dst = append(append(dst, n.digits...), 'e')
+	return append(strconv.AppendInt(dst, n.exponent, 10), ';')
 }

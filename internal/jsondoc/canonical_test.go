@@ -60,9 +60,34 @@ func TestCanonicalNumbersEqualByValue(t *testing.T) {
 		y, _ := new(big.Rat).SetString(b)
 		require.Equal(t, x.Cmp(y) == 0, canonical(t, a) == canonical(t, b), "%s and %s", a, b)
 
+		order, ok := jsondoc.Compare(jsondoc.Number(a), jsondoc.Number(b))
+		require.True(t, ok)
+		require.Equal(t, x.Cmp(y), order, "%s and %s", a, b)
+
 		shifted := new(big.Rat).Set(x).FloatString(120)
 		require.Equal(t, canonical(t, a), canonical(t, shifted))
 	})
+}
+
+func TestCompareIsExactAndBounded(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		a, b jsondoc.Number
+		want int
+	}{
+		{"9007199254740993", "9007199254740992.0", 1},
+		{"1e999999999", "2e999999998", 1},
+		{"-1e999999999", "1e-999999999", -1},
+		{"1e-999999999", "0", 1},
+		{"0.10", "1e-1", 0},
+		{"-0", "0.0e99999999999999", 0},
+	} {
+		order, ok := jsondoc.Compare(row.a, row.b)
+		require.True(t, ok)
+		require.Equal(t, row.want, order, "%s and %s", row.a, row.b)
+	}
+	_, ok := jsondoc.Compare("1e1000000000", "1")
+	require.False(t, ok)
 }
 
 // jsonValue draws what encoding/json would decode.
