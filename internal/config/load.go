@@ -108,7 +108,7 @@ func (c *Config) finish(r *reader) {
 			b.Age = cmp.Or(b.Age, c.Retry.Age)
 			b.Base = cmp.Or(b.Base, c.Retry.Base)
 			b.Cap = cmp.Or(b.Cap, c.Retry.Cap)
-			if b.Base > b.Cap {
+			if b.Base > b.Cap && c.Retry.Base <= c.Retry.Cap {
 				r.fault(c.Sources[i].Pos, "sources."+c.Sources[i].Name.Value+".retry",
 					"base %s exceeds cap %s", formatDuration(b.Base), formatDuration(b.Cap))
 			}

@@ -95,8 +95,8 @@ func (f anchorFinder) Visit(n ast.Node) ast.Visitor {
 // resolve looks through anchors and aliases. Tags are refused: the schema
 // knows every type.
 func (r *reader) resolve(v value) (value, bool) {
-	// An alias may name an alias, or itself; nobody needs more than a few.
-	for range 8 {
+	// The parser refuses an alias of an alias; the bound is for what it may learn.
+	for range 4 {
 		switch n := v.node.(type) {
 		case *ast.AnchorNode:
 			v.node = n.Value
@@ -203,8 +203,10 @@ func kind(n ast.Node) string {
 	switch n.(type) {
 	case *ast.StringNode, *ast.LiteralNode:
 		return "a string"
-	case *ast.IntegerNode, *ast.FloatNode, *ast.InfinityNode, *ast.NanNode:
+	case *ast.IntegerNode:
 		return "a number"
+	case *ast.FloatNode, *ast.InfinityNode, *ast.NanNode:
+		return "a fraction"
 	case *ast.BoolNode:
 		return "a boolean"
 	case *ast.SequenceNode:
