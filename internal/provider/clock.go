@@ -1,0 +1,62 @@
+package provider
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/onceledger/onceledger/internal/jsondoc"
+)
+
+// earliest and ahead bound what is believed of an occurred-at; milliseconds
+// begins where seconds would be past the year 5000.
+var earliest = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+
+const (
+	ahead        = 24 * time.Hour
+	milliseconds = 100_000_000_000
+)
+
+// time returns when the event occurred, and now where the request does not
+// say, or says what cannot be.
+func (r *reading) time(l locator, now time.Time) time.Time {
+	value, _ := l.find(r.header, r.doc)
+	at, ok := parseTime(value)
+	if !ok || at.Before(earliest) || at.After(now.Add(ahead)) {
+		at = now
+	}
+	return at.UTC().Round(0)
+}
+
+// parseTime reads ISO 8601 with a zone, or unix seconds or milliseconds as a
+// number or a string, whose fraction is dropped.
+func parseTime(value any) (time.Time, bool) {
+	var text string
+	switch v := value.(type) {
+	case int64:
+		return unixTime(v), true
+	case jsondoc.Number:
+		text = string(v)
+	case string:
+		text = v
+	default:
+		return time.Time{}, false
+	}
+
+	if at, err := time.Parse(time.RFC3339Nano, text); err == nil {
+		return at, true
+	}
+	whole, _, _ := strings.Cut(text, ".")
+	n, err := strconv.ParseInt(whole, 10, 64)
+	if err != nil {
+		return time.Time{}, false
+	}
+	return unixTime(n), true
+}
+
+func unixTime(n int64) time.Time {
+	if n >= milliseconds {
+		return time.UnixMilli(n)
+	}
+	return time.Unix(n, 0)
+}

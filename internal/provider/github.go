@@ -1,0 +1,33 @@
+package provider
+
+import "github.com/onceledger/onceledger/internal/config"
+
+// github signs the body with SHA-256 and keeps an event's id and type in
+// headers. A redelivery has the id of the first delivery.
+//
+// The older X-Hub-Signature with SHA-1 is not looked at: who must accept it
+// says so in an hmac: block, which then replaces the signature.
+//
+//	hmac: {header: X-Hub-Signature, prefix: "sha1=", algorithm: sha1}
+//
+// A form-encoded body (payload=…) verifies, but is not JSON: it is parked as
+// bad_json. Set the webhook's content type to application/json.
+var github = preset{
+	name:       "github",
+	scheme:     githubScheme,
+	customHMAC: true,
+
+	id:  "header:X-GitHub-Delivery",
+	typ: []string{"header:X-GitHub-Event", "body:action"},
+	keep: []string{
+		"X-GitHub-Event", "X-GitHub-Delivery", "X-GitHub-Hook-ID",
+		"X-GitHub-Hook-Installation-Target-Type", "X-GitHub-Hook-Installation-Target-ID",
+	},
+}
+
+func githubScheme(src config.Source, f *faults) scheme {
+	if src.HMAC != nil {
+		return genericScheme(src, f)
+	}
+	return mac{header: "X-Hub-Signature-256", prefix: "sha256="}.scheme(src, f)
+}

@@ -1,0 +1,99 @@
+package provider
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/onceledger/onceledger/internal/config"
+)
+
+const (
+	// maxParts bounds the parts of one signature header, and so the work an
+	// unsigned request can cause. A rotation needs three or four.
+	maxParts = 16
+	// maxSecrets bounds the live secrets of a source for the same reason.
+	maxSecrets = 8
+	// tolerance is how far a signed time may be from the clock, in either
+	// direction, where a provider does not say otherwise.
+	tolerance = 5 * time.Minute
+	// maxStamp bounds the digits of a time in unix seconds. Milliseconds have 13.
+	maxStamp = 12
+)
+
+// scheme is one way to sign requests.
+type scheme interface {
+	// verify wraps ErrSignature in whatever it returns.
+	verify(h http.Header, body []byte, now time.Time) error
+	sign(body []byte, id string, now time.Time) (http.Header, error)
+}
+
+// refuse returns an ErrSignature with its reason. The reason never holds what
+// the request contained: it goes to logs.
+func refuse(format string, args ...any) error {
+	return fmt.Errorf("verify request: %w: %s", ErrSignature, fmt.Sprintf(format, args...))
+}
+
+// single returns the one value of a header. A header given twice has two
+// readings, and is refused.
+func single(h http.Header, name string) (string, error) {
+	switch values := h[name]; len(values) {
+	case 0:
+		return "", refuse("header %s is missing", name)
+	case 1:
+		return values[0], nil
+	default:
+		return "", refuse("header %s is given %d times", name, len(values))
+	}
+}
+
+// fresh refuses a signed time further from now than limit, in the past or in
+// the future. stamp is unix seconds as the request has it.
+func fresh(stamp string, now time.Time, limit time.Duration) error {
+	seconds, ok := unixSeconds(stamp)
+	if !ok {
+		return refuse("the signed time is not in unix seconds")
+	}
+	age := time.Duration(now.Unix()-seconds) * time.Second
+	if age > limit || age < -limit {
+		return refuse("the signed time is %s away from this machine's clock; %s are allowed", age.Abs(), limit)
+	}
+	return nil
+}
+
+// unixSeconds reads digits alone: no sign, no space, no fraction.
+func unixSeconds(stamp string) (int64, bool) {
+	if stamp == "" || len(stamp) > maxStamp {
+		return 0, false
+	}
+	var seconds int64
+	for i := range len(stamp) {
+		if stamp[i] < '0' || stamp[i] > '9' {
+			return 0, false
+		}
+		seconds = seconds*10 + int64(stamp[i]-'0')
+	}
+	return seconds, true
+}
+
+// secrets returns the source's secrets, and faults where there are none, too
+// many or a blank one: an empty key would let everybody sign.
+func secrets(src config.Source, f *faults) []string {
+	if len(src.Secrets) == 0 {
+		f.add(src.Pos, "secrets", "at least one secret is needed, or every request would be refused")
+	}
+	if len(src.Secrets) > maxSecrets {
+		f.add(src.Pos, "secrets", "%d secrets are too many; at most %d can be live", len(src.Secrets), maxSecrets)
+	}
+	var list []string
+	for i, secret := range src.Secrets {
+		value := secret.Reveal()
+		if strings.TrimSpace(value) == "" {
+			f.add(src.Pos, fmt.Sprintf("secrets[%d]", i), "is empty; is its environment variable set?")
+			continue
+		}
+		list = append(list, value)
+	}
+	return list
+}

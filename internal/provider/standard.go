@@ -1,0 +1,241 @@
+package provider
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/onceledger/onceledger/internal/config"
+)
+
+// standardWebhooks is the scheme of standardwebhooks.com, which Svix, OpenAI,
+// Lithic, Resend, Clerk, Polar and others send: "id.timestamp.body" under
+// SHA-256 (v1) or Ed25519 (v1a), in webhook-* headers or in svix-* ones.
+//
+// The id is the header's; one in the body may differ. Senders call the type
+// and the time as they like: where it is not "type" and "timestamp" of the
+// body, the source's type: and time: say so.
+var standardWebhooks = preset{
+	name:     "standard-webhooks",
+	scheme:   standardScheme,
+	id:       "header:Webhook-Id,Svix-Id",
+	typ:      []string{"body:type"},
+	occurred: "body:timestamp",
+}
+
+// The forms of a secret. Each is followed by base64; whsec_ may be left out.
+const (
+	macSecret  = "whsec_" // shared key: verifies and signs v1
+	publicKey  = "whpk_"  // 32 bytes: verifies v1a
+	privateKey = "whsk_"  // 32-byte seed, or seed and public key: verifies and signs v1a
+)
+
+const (
+	macPrefix     = "v1,"
+	ed25519Prefix = "v1a,"
+)
+
+type standard struct {
+	macs      []*sync.Pool
+	publics   []ed25519.PublicKey
+	private   ed25519.PrivateKey // the first one; nil if there is none
+	tolerance time.Duration
+	template  template
+}
+
+func standardScheme(src config.Source, f *faults) scheme {
+	s := &standard{
+		tolerance: tolerance,
+		template:  template{idPart, ".", stampPart, ".", bodyPart},
+	}
+	if src.Tolerance > 0 {
+		s.tolerance = src.Tolerance
+	}
+	for i, secret := range secrets(src, f) {
+		if err := s.add(secret); err != nil {
+			f.add(src.Pos, fmt.Sprintf("secrets[%d]", i), "%v", err)
+		}
+	}
+	return s
+}
+
+// add takes one secret. Its errors do not hold it.
+func (s *standard) add(secret string) error {
+	kind, text := macSecret, secret
+	for _, prefix := range [...]string{macSecret, publicKey, privateKey} {
+		if rest, ok := strings.CutPrefix(secret, prefix); ok {
+			kind, text = prefix, rest
+		}
+	}
+	key, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(text, "="))
+	if err != nil || len(key) == 0 {
+		return fmt.Errorf("is no base64 after %s", kind)
+	}
+
+	switch kind {
+	case macSecret:
+		s.macs = append(s.macs, newKey(sha256.New, key))
+	case publicKey:
+		if len(key) != ed25519.PublicKeySize {
+			return fmt.Errorf("%s has %d bytes, not %d", kind, len(key), ed25519.PublicKeySize)
+		}
+		s.publics = append(s.publics, key)
+	case privateKey:
+		private, err := parsePrivate(key)
+		if err != nil {
+			return err
+		}
+		if s.private == nil {
+			s.private = private
+		}
+		s.publics = append(s.publics, private.Public().(ed25519.PublicKey))
+	}
+	return nil
+}
+
+func parsePrivate(key []byte) (ed25519.PrivateKey, error) {
+	if len(key) != ed25519.SeedSize && len(key) != ed25519.PrivateKeySize {
+		return nil, fmt.Errorf("%s has %d bytes, not %d or %d",
+			privateKey, len(key), ed25519.SeedSize, ed25519.PrivateKeySize)
+	}
+	private := ed25519.NewKeyFromSeed(key[:ed25519.SeedSize])
+	if len(key) == ed25519.PrivateKeySize && !bytes.Equal(private, key) {
+		return nil, fmt.Errorf("%s holds a public key that is not its own", privateKey)
+	}
+	return private, nil
+}
+
+// family is a set of header names.
+type family struct{ id, stamp, signature string }
+
+var (
+	webhookFamily = family{"Webhook-Id", "Webhook-Timestamp", "Webhook-Signature"}
+	svixFamily    = family{"Svix-Id", "Svix-Timestamp", "Svix-Signature"}
+)
+
+// familyOf chooses svix-* only where no webhook-* header is there at all: the
+// id that is verified must be the one the event is known by, or a webhook-id
+// added to a genuine svix-* request would make a new event of an old one.
+func familyOf(h http.Header) family {
+	for _, name := range [...]string{webhookFamily.id, webhookFamily.stamp, webhookFamily.signature} {
+		if len(h[name]) > 0 {
+			return webhookFamily
+		}
+	}
+	if len(h[svixFamily.signature]) > 0 {
+		return svixFamily
+	}
+	return webhookFamily
+}
+
+func (s *standard) verify(h http.Header, body []byte, now time.Time) error {
+	names := familyOf(h)
+	id, err := single(h, names.id)
+	if err != nil {
+		return err
+	}
+	stamp, err := single(h, names.stamp)
+	if err != nil {
+		return err
+	}
+	value, err := single(h, names.signature)
+	if err != nil {
+		return err
+	}
+
+	if id == "" {
+		return refuse("header %s is empty", names.id)
+	}
+	if strings.Count(value, " ") >= maxParts {
+		return refuse("header %s has more than %d parts", names.signature, maxParts)
+	}
+	if err := fresh(stamp, now, s.tolerance); err != nil {
+		return err
+	}
+	text := signed{id: id, stamp: stamp, body: body}
+	if s.verifyMAC(value, text) || s.verifyEd25519(value, text) {
+		return nil
+	}
+	return refuse("no signature in header %s matches a live secret", names.signature)
+}
+
+func (s *standard) verifyMAC(value string, text signed) bool {
+	for _, key := range s.macs {
+		hasher := key.Get().(*hasher)
+		sum := hasher.sum(s.template, text)
+		found := false
+		for part := range strings.SplitSeq(value, " ") {
+			signature, ok := strings.CutPrefix(part, macPrefix)
+			found = found || ok && base64Text.equal(signature, sum)
+		}
+		key.Put(hasher)
+		if found {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *standard) verifyEd25519(value string, text signed) bool {
+	if len(s.publics) == 0 {
+		return false
+	}
+	message := s.message(text)
+	for part := range strings.SplitSeq(value, " ") {
+		encoded, ok := strings.CutPrefix(part, ed25519Prefix)
+		if !ok {
+			continue
+		}
+		signature, err := base64.StdEncoding.Strict().DecodeString(encoded)
+		if err != nil || len(signature) != ed25519.SignatureSize {
+			continue
+		}
+		for _, public := range s.publics {
+			if ed25519.Verify(public, message, signature) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// message is the filled template in one piece, which Ed25519 needs.
+func (s *standard) message(text signed) []byte {
+	var message []byte
+	for _, part := range s.template {
+		if part == bodyPart {
+			message = append(message, text.body...)
+		} else {
+			message = text.appendPart(message, part)
+		}
+	}
+	return message
+}
+
+func (s *standard) sign(body []byte, id string, now time.Time) (http.Header, error) {
+	text := signed{id: id, stamp: strconv.FormatInt(now.Unix(), 10), body: body}
+	var value string
+	switch {
+	case len(s.macs) > 0:
+		hasher := s.macs[0].Get().(*hasher)
+		defer s.macs[0].Put(hasher)
+		value = macPrefix + base64Text.encode(hasher.sum(s.template, text))
+	case s.private != nil:
+		value = ed25519Prefix + base64Text.encode(ed25519.Sign(s.private, s.message(text)))
+	default:
+		return nil, fmt.Errorf("none of the secrets can sign; add one that begins with %s", privateKey)
+	}
+
+	h := http.Header{}
+	h.Set(webhookFamily.id, id)
+	h.Set(webhookFamily.stamp, text.stamp)
+	h.Set(webhookFamily.signature, value)
+	return h, nil
+}

@@ -1,0 +1,37 @@
+package provider
+
+// stripe signs "t.body" with SHA-256 and repeats v1 for each live secret; v0
+// values exist in test mode and count for nothing. Its own libraries look at
+// old requests only; here a time ahead of the clock is refused as well. The
+// secret is used as it is shown, whsec_ included.
+var stripe = preset{
+	name: "stripe",
+	scheme: mac{
+		header:    "Stripe-Signature",
+		separator: ",",
+		timePart:  "t=",
+		prefix:    "v1=",
+		content:   "{timestamp}.{body}",
+		tolerance: tolerance,
+	}.scheme,
+
+	id:       "body:id",
+	typ:      []string{"body:type"},
+	account:  "body:account", // the connected account; absent for one's own
+	live:     "body:livemode",
+	occurred: "body:created", // unix seconds; ISO 8601 in v2 events
+
+	fingerprint: []string{
+		"type", "account", "livemode", "created",
+		"data.object.id", "data.object.object", "data.object.status",
+		"data.object.amount", "data.object.amount_captured", "data.object.amount_received",
+		"data.object.amount_refunded", "data.object.amount_paid", "data.object.amount_due",
+		"data.object.amount_total", "data.object.amount_capturable", "data.object.total",
+		"data.object.fee", "data.object.net", "data.object.currency",
+		"data.object.customer", "data.object.charge", "data.object.payment_intent",
+		"data.object.invoice", "data.object.subscription", "data.object.balance_transaction",
+		"data.object.destination", "data.object.captured", "data.object.paid", "data.object.refunded",
+		"related_object.id", "related_object.type", // v2 thin events
+	},
+	lowerCurrency: true,
+}
