@@ -149,7 +149,7 @@ func (s *Stack) openDir() error {
 	if s.temporary {
 		s.dir, err = os.MkdirTemp("", "onceledger-")
 	} else if s.dir, err = filepath.Abs(s.options.Dir); err == nil {
-		err = os.MkdirAll(s.dir, 0o755) //nolint:gosec // Postgres's user must pass through; what is secret is 0600
+		err = os.MkdirAll(s.dir, 0o755) // Postgres's user must pass through; what is secret is 0600
 	}
 	if err != nil {
 		return fmt.Errorf("make data folder: %w", err)

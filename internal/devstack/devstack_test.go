@@ -42,7 +42,7 @@ func TestServicesAnswer(t *testing.T) {
 
 func TestNATSSyncsAlways(t *testing.T) {
 	t.Parallel()
-	response, err := http.Get(shared.NATSMonitorURL + "/jsz?config=true") //nolint:noctx // a probe of a local server
+	response, err := http.Get(shared.NATSMonitorURL + "/jsz?config=true")
 	require.NoError(t, err)
 	defer response.Body.Close()
 	body := make([]byte, 1<<16)
@@ -261,7 +261,7 @@ func openDir(t *testing.T) string {
 	dir, err := os.MkdirTemp("", "devstack-test-")
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
-	require.NoError(t, os.Chmod(dir, 0o755)) //nolint:gosec // as said
+	require.NoError(t, os.Chmod(dir, 0o755))
 	return dir
 }
 

@@ -105,7 +105,7 @@ func (s *Stack) placePostgres() error {
 	if ok, err := account.reaches(s.dir); ok || err != nil {
 		return err
 	}
-	if err := os.MkdirAll(elsewhere, 0o755); err != nil { //nolint:gosec // Postgres's user must pass through
+	if err := os.MkdirAll(elsewhere, 0o755); err != nil { // Postgres's user must pass through
 		return err
 	}
 	parent, err := os.MkdirTemp(elsewhere, "stack-")
@@ -128,7 +128,7 @@ func (s *Stack) initCluster(ctx context.Context, pg postgres) error {
 	if err := os.Mkdir(next, 0o700); err != nil {
 		return err
 	}
-	defer os.Remove(password)
+	defer func() { _ = removeIfThere(password) }()
 	if err := os.WriteFile(password, []byte(s.state.Password+"\n"), 0o600); err != nil {
 		return err
 	}
@@ -194,7 +194,7 @@ func (pg postgres) walCompression(ctx context.Context) string {
 
 // run runs one of the cluster's programs as its user and returns what it printed.
 func (pg postgres) run(ctx context.Context, program string, args ...string) ([]byte, error) {
-	cmd := exec.CommandContext(ctx, filepath.Join(pg.bin, program), args...) //nolint:gosec // found by findPostgres
+	cmd := exec.CommandContext(ctx, filepath.Join(pg.bin, program), args...)
 	cmd.Env, cmd.Dir = pg.env(), "/"
 	if pg.account != nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: pg.account.credential()}

@@ -160,7 +160,7 @@ func (p *Process) Resume() error {
 // spawn starts the process and returns the size its log had before.
 func (p *Process) spawn(ctx context.Context) (logStart int64, err error) {
 	c := p.command
-	p.cmd = exec.Command(c.Path, c.Args...) //nolint:gosec // the paths are found by this package or given by its caller
+	p.cmd = exec.Command(c.Path, c.Args...)
 	p.cmd.Env, p.cmd.Dir = c.Env, c.Dir
 	p.cmd.SysProcAttr = sysProcAttr(c.account)
 

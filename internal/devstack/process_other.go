@@ -21,7 +21,7 @@ func sysProcAttr(a *account) *syscall.SysProcAttr {
 
 // childrenOf lists the direct children of pid.
 func childrenOf(pid int) []int {
-	text, err := exec.Command("pgrep", "-P", strconv.Itoa(pid)).Output() //nolint:gosec // the argument is a number
+	text, err := exec.Command("pgrep", "-P", strconv.Itoa(pid)).Output()
 	if err != nil {
 		return nil
 	}
