@@ -11,7 +11,7 @@ import (
 // Bounds of the lists, far above what a person maintains by hand.
 const (
 	maxSources   = 1000
-	maxSecrets   = 10
+	maxSecrets   = 8
 	maxRules     = 1000
 	maxTransfers = 100
 	maxPaths     = 100
