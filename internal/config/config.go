@@ -35,6 +35,8 @@ type Config struct {
 	Assets   []Asset
 	Accounts []Account
 	Sources  []Source
+
+	places map[string]Pos
 }
 
 // Receiver configures the HTTP side.

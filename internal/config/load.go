@@ -65,13 +65,14 @@ func readFile(path string) ([]byte, error) {
 
 func decode(data []byte, env func(string) (string, bool)) (*Config, Faults) {
 	c := defaults()
-	r := &reader{env: env, anchors: map[string]ast.Node{}}
+	r := &reader{env: env, anchors: map[string]ast.Node{}, places: map[string]Pos{}}
 	schema := fileKeys(c)
 	if root := r.parse(data); root != nil {
 		r.object(value{node: root, at: startPos(root)}, schema)
 	}
 	r.override(schema)
 	c.finish(r)
+	c.places = r.places
 	return c, r.faults
 }
 
@@ -125,6 +126,13 @@ func repeated(r *reader, seen map[string]Pos, t Text, path string) {
 		return
 	}
 	seen[t.Value] = t.Pos
+}
+
+// Place returns where the key at path stands in the file: the first character
+// of a string, the key itself of anything else. Paths are those of Fault.
+func (c *Config) Place(path string) (Pos, bool) {
+	pos, ok := c.places[path]
+	return pos, ok
 }
 
 // Connection is a setting that some programs need and others do not.

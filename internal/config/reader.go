@@ -17,6 +17,7 @@ type reader struct {
 	env     func(string) (string, bool)
 	lines   []string
 	anchors map[string]ast.Node
+	places  map[string]Pos
 	faults  Faults
 }
 
@@ -171,6 +172,7 @@ func (r *reader) each(v value, read func(name string, item value)) bool {
 			continue
 		}
 		first[name] = at
+		r.places[item.path] = at
 		read(name, item)
 	}
 	return true
@@ -192,7 +194,9 @@ func (r *reader) list(v value, limit int, read func(item value)) {
 		return
 	}
 	for i, node := range sequence.Values {
-		read(value{node: node, path: fmt.Sprintf("%s[%d]", v.path, i), at: startPos(node)})
+		item := value{node: node, path: fmt.Sprintf("%s[%d]", v.path, i), at: startPos(node)}
+		r.places[item.path] = item.at
+		read(item)
 	}
 }
 

@@ -55,6 +55,7 @@ func (r *reader) text(v value, loose bool) (Text, bool) {
 	case !utf8.ValidString(t.Value) || strings.ContainsRune(t.Value, 0):
 		r.fault(t.Pos, v.path, "holds a NUL or is not UTF-8")
 	default:
+		r.places[v.path] = t.Pos
 		return t, true
 	}
 	return Text{}, false

@@ -24,6 +24,9 @@ type field struct {
 	env      string
 	override func(r *reader, value string)
 
+	// bounds says what the documentation has to: "1 to 5".
+	bounds string
+
 	// under is the schema of a nested mapping, or of each item where suffix
 	// says how items are written: "[]" or ".NAME".
 	under  func() keys
@@ -58,27 +61,36 @@ func items[T any](target *[]T, limit int, schema func(item *T, at Pos) keys) fie
 }
 
 func integer(target *int, low, high int) field {
-	return field{read: func(r *reader, v value) {
-		if n, ok := r.integer(v, low, high); ok {
-			*target = n
-		}
-	}}
+	return field{
+		read: func(r *reader, v value) {
+			if n, ok := r.integer(v, low, high); ok {
+				*target = n
+			}
+		},
+		bounds: fmt.Sprintf("%d to %d", low, high),
+	}
 }
 
 func duration(target *time.Duration, low, high time.Duration) field {
-	return field{read: func(r *reader, v value) {
-		if d, ok := r.duration(v, low, high); ok {
-			*target = d
-		}
-	}}
+	return field{
+		read: func(r *reader, v value) {
+			if d, ok := r.duration(v, low, high); ok {
+				*target = d
+			}
+		},
+		bounds: formatDuration(low) + " to " + formatDuration(high),
+	}
 }
 
 func size(target *int64, low, high int64) field {
-	return field{read: func(r *reader, v value) {
-		if n, ok := r.size(v, low, high); ok {
-			*target = n
-		}
-	}}
+	return field{
+		read: func(r *reader, v value) {
+			if n, ok := r.size(v, low, high); ok {
+				*target = n
+			}
+		},
+		bounds: formatSize(low) + " to " + formatSize(high),
+	}
 }
 
 // expression is CEL; whoever compiles it reports what is wrong with it.
@@ -107,17 +119,24 @@ func str(target *string) field {
 }
 
 func oneOf(target *string, words ...string) field {
-	return field{read: func(r *reader, v value) {
-		t, ok := r.text(v, false)
-		if !ok {
-			return
-		}
-		if !slices.Contains(words, t.Value) {
-			r.fault(t.Pos, v.path, "%q is not one of %s%s", t.Value, strings.Join(words, ", "), didYouMean(t.Value, words))
-			return
-		}
-		*target = t.Value
-	}}
+	want := "one of " + strings.Join(words, ", ")
+	if len(words) == 1 {
+		want = words[0]
+	}
+	return field{
+		read: func(r *reader, v value) {
+			t, ok := r.text(v, false)
+			if !ok {
+				return
+			}
+			if !slices.Contains(words, t.Value) {
+				r.fault(t.Pos, v.path, "%q is not %s%s", t.Value, want, didYouMean(t.Value, words))
+				return
+			}
+			*target = t.Value
+		},
+		bounds: strings.Join(words, ", "),
+	}
 }
 
 func matching(target *string, pattern *regexp.Regexp, want string) field {

@@ -1,0 +1,119 @@
+package catalog_test
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/onceledger/onceledger/internal/catalog"
+	"github.com/onceledger/onceledger/internal/config"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+const example = "../../config/onceledger.example.yaml"
+
+// env is an environment that holds pairs and nothing else.
+func env(pairs ...string) func(string) (string, bool) {
+	vars := map[string]string{}
+	for i := 0; i < len(pairs); i += 2 {
+		vars[pairs[i]] = pairs[i+1]
+	}
+	return func(name string) (string, bool) {
+		s, ok := vars[name]
+		return s, ok
+	}
+}
+
+func exampleEnv() func(string) (string, bool) {
+	return env("STRIPE_WEBHOOK_SECRET", "whsec_stripe", "GITHUB_WEBHOOK_SECRET", "github-secret",
+		"ORDERS_WEBHOOK_SECRET", "whsec_c2VjcmV0LWtleS1mb3ItdGVzdHM=", "SHOP_WEBHOOK_SECRET", "shop-secret",
+		"POSTGRES_PASSWORD", "password")
+}
+
+func load(t *testing.T, yaml string) (*catalog.Catalog, error) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "onceledger.yaml")
+	require.NoError(t, os.WriteFile(path, []byte(yaml), 0o600))
+	return catalog.Load(path, env())
+}
+
+func TestTheExampleLoads(t *testing.T) {
+	t.Parallel()
+	cat, err := catalog.Load(example, exampleEnv())
+	require.NoError(t, err)
+	require.NoError(t, cat.Config.Require(config.NeedNATS, config.NeedDatabase, config.NeedRedis))
+	require.Len(t, cat.Sources, 4)
+	for _, provider := range []string{"stripe", "github", "standard-webhooks", "hmac"} {
+		found := false
+		for _, source := range cat.Sources {
+			found = found || source.Config.Provider.Value == provider
+		}
+		require.True(t, found, provider)
+	}
+	_, ok := cat.Assets.Lookup("POINTS")
+	require.True(t, ok)
+
+	require.Equal(t, 10, cat.Sources["stripe"].Retry.Attempts)
+	require.Equal(t, config.Retry{Attempts: 20, Age: 24 * time.Hour, Base: time.Second, Cap: 10 * time.Minute}, cat.Sources["shop"].Retry)
+}
+
+// The example without its variables is refused (case 46): nothing runs without secrets.
+func TestTheExampleNeedsItsSecrets(t *testing.T) {
+	t.Parallel()
+	_, err := catalog.Load(example, env())
+	var faults config.Faults
+	require.ErrorAs(t, err, &faults)
+	require.Len(t, faults, 5)
+	require.ErrorContains(t, err, "sources.stripe.secrets[0]: variable STRIPE_WEBHOOK_SECRET is not set or empty")
+}
+
+// Faults of the file, of providers and of expressions are one report.
+func TestEveryFaultOfEverySourceIsReported(t *testing.T) {
+	t.Parallel()
+	_, err := catalog.Load("testdata/faults.yaml", env())
+	require.Error(t, err)
+	if *update {
+		require.NoError(t, os.WriteFile("testdata/faults.golden", []byte(err.Error()+"\n"), 0o600))
+	}
+	want, readErr := os.ReadFile("testdata/faults.golden")
+	require.NoError(t, readErr)
+	require.Equal(t, strings.TrimSpace(string(want)), err.Error())
+}
+
+func TestTheMostSpecificAccountRuleWins(t *testing.T) {
+	t.Parallel()
+	cat, err := load(t, `
+accounts:
+  - {match: "*", limit: credits_must_not_exceed_debits, policy: record}
+  - {match: "wallet:*", limit: debits_must_not_exceed_credits, policy: enforce}
+  - {match: "wallet:h*"}
+  - {match: "wallet:house", limit: debits_must_not_exceed_credits, policy: record}
+  - {match: "wallet:house*"}
+`)
+	require.NoError(t, err)
+	for name, want := range map[string]string{
+		"stripe": "*", "wallet:": "wallet:*", "wallet:bob": "wallet:*", "wallet:harry": "wallet:h*",
+		"wallet:house": "wallet:house", "wallet:house2": "wallet:house*", "": "*",
+	} {
+		rule, ok := cat.AccountRule(name)
+		require.True(t, ok, name)
+		require.Equal(t, want, rule.Match.Value, name)
+	}
+
+	cat, err = load(t, `accounts: [{match: "wallet:*"}]`)
+	require.NoError(t, err)
+	_, ok := cat.AccountRule("wallet")
+	require.False(t, ok)
+}
+
+func TestAnUnreadableFileIsNoFault(t *testing.T) {
+	t.Parallel()
+	_, err := catalog.Load(filepath.Join(t.TempDir(), "gone.yaml"), env())
+	require.ErrorIs(t, err, os.ErrNotExist)
+}
