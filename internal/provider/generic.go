@@ -44,7 +44,7 @@ func genericScheme(src config.Source, f *faults) scheme {
 		prefix:     c.Prefix,
 		timeHeader: c.TimestampHeader,
 		idHeader:   c.IDHeader,
-		content:    c.Content.Value,
+		content:    parseContent(src, f),
 		tolerance:  tolerance,
 	}
 
@@ -56,13 +56,12 @@ func genericScheme(src config.Source, f *faults) scheme {
 		f.add(src.Pos, "hmac.encoding", "%q is unknown; there are hex and base64", c.Encoding)
 	}
 	checkHeader(f, "hmac.header", c.Header, "the header that carries the signature")
-	checkContent(src, f)
 	return m.scheme(src, f)
 }
 
-// checkContent reports a signed text that cannot be built, or that leaves out
-// what the block says is there.
-func checkContent(src config.Source, f *faults) {
+// parseContent returns the signed text. It reports one that cannot be built, or
+// that leaves out what the block says is there.
+func parseContent(src config.Source, f *faults) template {
 	c := *src.HMAC
 	if c.Content.Value == "" {
 		c.Content.Value = bodyPart
@@ -70,7 +69,7 @@ func checkContent(src config.Source, f *faults) {
 	content, err := parseTemplate(c.Content.Value)
 	if err != nil {
 		f.add(c.Content.Pos, "hmac.content", "%v", err)
-		return
+		return nil
 	}
 	if !content.has(bodyPart) {
 		f.add(c.Content.Pos, "hmac.content", "does not hold {body}, so anybody could change the amounts")
@@ -87,6 +86,7 @@ func checkContent(src config.Source, f *faults) {
 				needs.part, needs.key)
 		}
 	}
+	return content
 }
 
 func checkHeader(f *faults, key, name, what string) {

@@ -32,12 +32,11 @@ type mac struct {
 
 	hash     func() hash.Hash
 	encoding encoding
-	// content is the signed text.
-	content   string
+	// content is the signed text; tolerance counts where it holds a time.
+	content   template
 	tolerance time.Duration
 
-	template template
-	keys     []*sync.Pool // of *hasher, one pool a secret
+	keys []*sync.Pool // of *hasher, one pool a secret
 }
 
 // scheme completes m with the secrets and the tolerance of a source.
@@ -45,20 +44,16 @@ func (m mac) scheme(src config.Source, f *faults) scheme {
 	if m.hash == nil {
 		m.hash = sha256.New
 	}
-	if m.content == "" {
-		m.content = bodyPart
+	if m.content == nil {
+		m.content = template{bodyPart}
 	}
 	m.header = http.CanonicalHeaderKey(m.header)
 	m.timeHeader = http.CanonicalHeaderKey(m.timeHeader)
 	m.idHeader = http.CanonicalHeaderKey(m.idHeader)
 
-	var err error
-	if m.template, err = parseTemplate(m.content); err != nil {
-		f.add(src.Pos, "provider", "%v", err)
-	}
 	if src.Tolerance != 0 {
 		m.tolerance = src.Tolerance
-		if !m.template.has(stampPart) {
+		if !m.content.has(stampPart) {
 			f.add(src.Pos, "tolerance", "no time is signed here, so there is nothing to tolerate; leave it out")
 		}
 	}
@@ -77,7 +72,7 @@ func (m *mac) verify(h http.Header, body []byte, now time.Time) error {
 		return refuse("header %s has more than %d parts", m.header, maxParts)
 	}
 	text := signed{body: body}
-	if m.template.has(stampPart) {
+	if m.content.has(stampPart) {
 		if text.stamp, err = m.stamp(h, value); err != nil {
 			return err
 		}
@@ -85,7 +80,7 @@ func (m *mac) verify(h http.Header, body []byte, now time.Time) error {
 			return err
 		}
 	}
-	if m.template.has(idPart) {
+	if m.content.has(idPart) {
 		if text.id, err = single(h, m.idHeader); err != nil {
 			return err
 		}
@@ -93,7 +88,7 @@ func (m *mac) verify(h http.Header, body []byte, now time.Time) error {
 
 	for _, key := range m.keys {
 		hasher := key.Get().(*hasher)
-		sum := hasher.sum(m.template, text)
+		sum := hasher.sum(m.content, text)
 		found := m.contains(value, sum)
 		key.Put(hasher)
 		if found {
@@ -143,7 +138,7 @@ func (m *mac) sign(body []byte, id string, now time.Time) (http.Header, error) {
 	hasher := m.keys[0].Get().(*hasher)
 	defer m.keys[0].Put(hasher)
 
-	value := m.prefix + m.encoding.encode(hasher.sum(m.template, text))
+	value := m.prefix + m.encoding.encode(hasher.sum(m.content, text))
 	h := http.Header{}
 	switch {
 	case m.timeHeader != "":

@@ -61,9 +61,6 @@ func New(src config.Source) (*Source, []config.Fault) {
 	if src.HMAC != nil && !p.customHMAC {
 		f.add(src.Pos, "hmac", "provider %s has a signature of its own; hmac: is for provider hmac", p.name)
 	}
-	if src.Tolerance < 0 {
-		f.add(src.Pos, "tolerance", "must not be negative")
-	}
 	s.scheme = p.scheme(src, f)
 	s.locate(f)
 	if len(f.list) > 0 {

@@ -53,9 +53,9 @@ type standard struct {
 func standardScheme(src config.Source, f *faults) scheme {
 	s := &standard{
 		tolerance: tolerance,
-		template:  template{idPart, ".", stampPart, ".", bodyPart},
+		template:  mustTemplate("{id}.{timestamp}.{body}"),
 	}
-	if src.Tolerance > 0 {
+	if src.Tolerance != 0 {
 		s.tolerance = src.Tolerance
 	}
 	for i, secret := range secrets(src, f) {

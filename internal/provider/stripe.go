@@ -11,7 +11,7 @@ var stripe = preset{
 		separator: ",",
 		timePart:  "t=",
 		prefix:    "v1=",
-		content:   "{timestamp}.{body}",
+		content:   mustTemplate("{timestamp}.{body}"),
 		tolerance: tolerance,
 	}.scheme,
 

@@ -40,6 +40,15 @@ func parseTemplate(text string) (template, error) {
 	return t, nil
 }
 
+// mustTemplate is parseTemplate for a preset's own text.
+func mustTemplate(text string) template {
+	t, err := parseTemplate(text)
+	if err != nil {
+		panic(err)
+	}
+	return t
+}
+
 // has reports whether the template holds this placeholder.
 func (t template) has(part string) bool { return slices.Contains(t, part) }
 
