@@ -1,0 +1,62 @@
+# onceledger needs Go, git and make; everything else these targets install.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+DATA ?= .data
+ARGS ?=
+PKG ?= ./...
+
+GOLANGCI_LINT_VERSION := v2.15.0
+NATS_CLI_VERSION := v0.5.0
+
+.PHONY: help run test demo bench build lint fmt vet fmt-check go-test setup setup-test tools clean
+
+help: ## Print this help
+	@echo "usage: make TARGET"
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | while IFS=$$'\t' read -r name text; do printf '  %-10s %s\n' "$$name" "$$text"; done
+
+run: setup build ## Install what is missing, build, and run everything here (DATA=.data)
+	@exec .bin/onceledger up --data $(DATA) $(ARGS)
+
+test: setup-test fmt-check vet lint go-test ## Install what is missing and run every check and test (PKG=./...)
+
+demo: setup build ## 20,000 deliveries with resends, conflicts and a killed worker, counted to the cent
+	@exec .bin/onceledger demo $(ARGS)
+
+bench: setup build ## Measure receiver and worker; takes minutes
+	@cd bench && exec go run . $(ARGS)
+
+build: ## Build the three programs into .bin
+	@mkdir -p .bin
+	@go build -o .bin/ ./cmd/...
+
+lint: tools ## Run golangci-lint
+	@.bin/golangci-lint run
+
+fmt: ## Format the Go code
+	@gofmt -w .
+
+vet:
+	@go vet ./...
+	@if [ -f bench/go.mod ]; then cd bench && go vet ./...; fi
+
+fmt-check:
+	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "not formatted; run make fmt:"; echo "$$unformatted"; exit 1; fi
+
+go-test:
+	@go test -race -timeout 30m $(PKG)
+
+setup: ## Install Postgres and Redis where they are missing
+	@scripts/setup run
+
+setup-test:
+	@scripts/setup test
+
+tools: ## Install golangci-lint and the nats command into .bin
+	@scripts/tool golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint $(GOLANGCI_LINT_VERSION)
+	@scripts/tool nats github.com/nats-io/natscli/nats $(NATS_CLI_VERSION)
+
+clean: ## Remove what was built; data stays
+	@rm -rf .bin
