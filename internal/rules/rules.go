@@ -1,7 +1,30 @@
+// Package rules turns an event into ledger transfers, as the CEL expressions of
+// its source say.
+//
+// It guarantees that an event has one outcome, whatever the order of its
+// members and whatever the rules do not read: the same body decides the same
+// way every time, without a clock, a network or a float64. An expression that
+// fails parks the event with a reason and never reads as "nothing to do".
+//
+//	set, faults := rules.Compile(source, preset, assets)
+//	if len(faults) > 0 {
+//		return config.Faults(faults).In(path)
+//	}
+//	decision := set.Decide(event) // transfers, ignored or parked; and the fingerprint
+//
+// Every rule whose `when` is true adds its transfers. Expressions see body (the
+// JSON document), event (id, type, source, account, mode) and header (the
+// request headers the preset keeps), and the functions op, minor and major.
+// Numbers are exact: a JSON integer of up to 64 bits is a CEL int, any other
+// number is a decimal, which minor(), major(), string() and comparisons take,
+// and arithmetic does not.
 package rules
 
 import (
+	"github.com/onceledger/onceledger/internal/config"
+	"github.com/onceledger/onceledger/internal/jsondoc"
 	"github.com/onceledger/onceledger/pkg/dlq"
+	"github.com/onceledger/onceledger/pkg/envelope"
 	"github.com/onceledger/onceledger/pkg/ledger"
 )
 
@@ -18,4 +41,105 @@ type Decision struct {
 	Err error
 	// Fingerprint is the business meaning of the event, by these rules.
 	Fingerprint [32]byte
+}
+
+// Preset is what the rules of a source need to know of its provider.
+type Preset struct {
+	// Name is the provider: "stripe".
+	Name string
+	// FingerprintPaths are the body paths that carry an event's meaning besides
+	// those its rules read: ids, time, status.
+	FingerprintPaths [][]string
+	// LowerCurrency accepts "usd" for USD, where the provider writes it so.
+	LowerCurrency bool
+	// HasMode says that every event is either live or test.
+	HasMode bool
+}
+
+// Set is the compiled rules of one source. It is safe for concurrent use.
+type Set struct {
+	source config.Source
+	preset Preset
+	money  *money
+	rules  []rule
+
+	keep        *jsondoc.Paths
+	fingerprint reads
+	version     int64
+}
+
+type rule struct {
+	when      *expression
+	transfers []transfer
+}
+
+type transfer struct {
+	debit, credit, amount, asset, operation *expression
+}
+
+// Compile checks and compiles every expression of src. It returns all faults at
+// once, each at its place in the file; the set is usable only without any.
+func Compile(src config.Source, p Preset, assets *ledger.Assets) (*Set, []config.Fault) {
+	s := &Set{source: src, preset: p, money: &money{assets: assets, lower: p.LowerCurrency}}
+	c, err := newCompiler(s.money, "sources."+src.Name.Value)
+	if err != nil {
+		return nil, []config.Fault{{Pos: src.Pos, Path: "sources." + src.Name.Value, Message: err.Error()}}
+	}
+	for i, r := range src.Rules {
+		s.rules = append(s.rules, c.rule(r, i))
+	}
+	s.fingerprint = c.fingerprint(src.Fingerprint, p.FingerprintPaths)
+	if len(c.faults) > 0 {
+		return nil, c.faults
+	}
+	s.keep = jsondoc.NewPaths(append(c.all.body, s.fingerprint.body...)...)
+	s.version = s.hash()
+	return s, nil
+}
+
+// Version is a hash of everything that decides: while it stays the same, equal
+// events have equal decisions and equal fingerprints.
+func (s *Set) Version() int64 { return s.version }
+
+// Decide applies the rules to ev. It never fails and never panics: what cannot
+// be decided is parked, with its reason.
+func (s *Set) Decide(ev *envelope.Event) (d Decision) {
+	defer func() {
+		if r := recover(); r != nil {
+			d = Decision{Parked: dlq.RuleError, Err: errPanic(r), Fingerprint: unreadable(dlq.RuleError, ev)}
+		}
+	}()
+	if ev.Fault != "" {
+		reason := dlq.Reason(ev.Fault)
+		return Decision{Parked: reason, Err: errFault(reason), Fingerprint: unreadable(reason, ev)}
+	}
+	if s.preset.HasMode && ev.Mode != s.mode() {
+		return s.otherMode(ev)
+	}
+	doc, err := jsondoc.Scan(ev.Data, s.keep)
+	if err != nil {
+		reason := scanReason(err)
+		return Decision{Parked: reason, Err: err, Fingerprint: unreadable(reason, ev)}
+	}
+	return s.apply(&facts{event: ev, body: doc})
+}
+
+// otherMode ignores test traffic on a live endpoint and the reverse. All bodies
+// of one mode have one fingerprint: a provider's test button sends one id with
+// any body, and that is no conflict.
+func (s *Set) otherMode(ev *envelope.Event) Decision {
+	d := Decision{Fingerprint: modeFingerprint(ev.Mode)}
+	if ev.Mode == "" {
+		d.Parked, d.Err = dlq.ModeMismatch, errNoMode
+		return d
+	}
+	d.Ignored = dlq.ModeMismatch
+	return d
+}
+
+func (s *Set) mode() string {
+	if s.source.Mode == "" {
+		return "live"
+	}
+	return s.source.Mode
 }

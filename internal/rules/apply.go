@@ -1,0 +1,84 @@
+package rules
+
+import (
+	"github.com/onceledger/onceledger/pkg/dlq"
+	"github.com/onceledger/onceledger/pkg/ledger"
+)
+
+// What became of a rule's condition, as the fingerprint has it.
+const (
+	matched   = 'y'
+	unmatched = 'n'
+	failed    = 'e'
+)
+
+// apply evaluates every rule; the first refusal, in the order of the rules,
+// parks the whole event. Transfers are never applied in part.
+func (s *Set) apply(f *facts) Decision {
+	outcomes := make([]byte, len(s.rules))
+	var first *refusal
+	any := false
+	for i := range s.rules {
+		holds, refused := s.rules[i].when.holds(f)
+		switch {
+		case refused != nil:
+			outcomes[i] = failed
+			if first == nil {
+				first = refused
+			}
+		case holds:
+			outcomes[i], any = matched, true
+		default:
+			outcomes[i] = unmatched
+		}
+	}
+	d := Decision{Fingerprint: s.sum(f, outcomes)}
+	if first == nil && !any && s.source.Unmatched == "park" {
+		first = refuse(dlq.Unmatched, "no rule matches an event of type %q", clip(f.event.Type))
+	}
+	if first == nil {
+		d.Transfers, first = s.transfers(f, outcomes)
+	}
+	if first != nil {
+		d.Parked, d.Err = first.reason, first
+	}
+	return d
+}
+
+// transfers evaluates the transfers of the rules that matched.
+func (s *Set) transfers(f *facts, outcomes []byte) ([]ledger.Transfer, *refusal) {
+	var posted []ledger.Transfer
+	for i := range s.rules {
+		if outcomes[i] != matched {
+			continue
+		}
+		for j := range s.rules[i].transfers {
+			t := &s.rules[i].transfers[j]
+			next, refused := s.post(t, f)
+			if refused != nil {
+				return nil, refused
+			}
+			if next == nil {
+				continue
+			}
+			if posted, refused = fold(posted, *next); refused != nil {
+				return nil, t.operation.refuse(refused)
+			}
+		}
+	}
+	return posted, nil
+}
+
+// fold adds next unless its operation is there with equal content.
+func fold(posted []ledger.Transfer, next ledger.Transfer) ([]ledger.Transfer, *refusal) {
+	for _, t := range posted {
+		switch {
+		case t.Operation != next.Operation:
+		case t == next:
+			return posted, nil
+		default:
+			return nil, refuse(dlq.OperationConflict, "two transfers of one event have the operation %q but not the same content", next.Operation)
+		}
+	}
+	return append(posted, next), nil
+}

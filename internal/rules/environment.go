@@ -1,0 +1,96 @@
+package rules
+
+import (
+	"fmt"
+
+	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/common/types/ref"
+	"cel.dev/cel-go/ext"
+
+	"github.com/onceledger/onceledger/pkg/envelope"
+)
+
+const (
+	// costLimit bounds one evaluation: loops over some ten thousand elements
+	// pass, and what does not pass would take a tenth of a second.
+	costLimit = 1_000_000
+	// maxParts is how many parts op() takes after its kind.
+	maxParts = 8
+)
+
+// eventMembers are the members of the variable event.
+var eventMembers = []string{"id", "type", "source", "account", "mode"}
+
+// newEnv declares what expressions may use.
+func newEnv(m *money) (*cel.Env, error) {
+	texts := cel.MapType(cel.StringType, cel.StringType)
+	env, err := cel.NewEnv(
+		ext.Strings(),
+		cel.CustomTypeAdapter(adapter{}),
+		cel.Variable("body", cel.DynType),
+		cel.Variable("event", texts),
+		cel.Variable("header", texts),
+		cel.Function("op", operationOverloads()...),
+		cel.Function("minor",
+			cel.Overload("minor_dyn", []*cel.Type{cel.DynType}, cel.IntType, cel.UnaryBinding(m.minor))),
+		cel.Function("major",
+			cel.Overload("major_dyn_dyn", []*cel.Type{cel.DynType, cel.DynType}, cel.IntType, cel.BinaryBinding(m.major))),
+		cel.Function("string",
+			cel.Overload("decimal_to_string", []*cel.Type{decimalType}, cel.StringType, cel.UnaryBinding(func(d ref.Val) ref.Val {
+				return d.ConvertToType(cel.StringType)
+			}))),
+	)
+	if err != nil {
+		return nil, fmt.Errorf("declare expressions: %w", err)
+	}
+	return env, nil
+}
+
+func operationOverloads() []cel.FunctionOpt {
+	var overloads []cel.FunctionOpt
+	args := []*cel.Type{cel.StringType}
+	for n := 1; n <= maxParts; n++ {
+		args = append(args, cel.DynType)
+		overloads = append(overloads,
+			cel.Overload(fmt.Sprintf("op_%d", n), append([]*cel.Type(nil), args...), operationType, cel.FunctionBinding(newOperation)))
+	}
+	return overloads
+}
+
+// plan makes a checked expression executable.
+func plan(env *cel.Env, checked *cel.Ast) (cel.Program, error) {
+	return env.Program(checked,
+		cel.EvalOptions(cel.OptOptimize),
+		cel.CostLimit(costLimit),
+		cel.CustomDecoratorV2(compareExactly),
+	)
+}
+
+// facts are the variables of one event.
+type facts struct {
+	event *envelope.Event
+	body  any
+	texts map[string]string
+}
+
+// ResolveName returns a variable.
+func (f *facts) ResolveName(name string) (any, bool) {
+	switch name {
+	case "body":
+		return f.body, true
+	case "header":
+		return f.event.Header, true
+	case "event":
+		if f.texts == nil {
+			f.texts = map[string]string{
+				"id": f.event.ID, "type": f.event.Type, "source": f.event.Source,
+				"account": f.event.Account, "mode": f.event.Mode,
+			}
+		}
+		return f.texts, true
+	}
+	return nil, false
+}
+
+// Parent returns nil: there is no outer scope.
+func (f *facts) Parent() cel.Activation { return nil }

@@ -1,0 +1,201 @@
+package rules
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/common/types"
+	"cel.dev/cel-go/common/types/ref"
+
+	"github.com/onceledger/onceledger/internal/jsondoc"
+	"github.com/onceledger/onceledger/pkg/dlq"
+	"github.com/onceledger/onceledger/pkg/ledger"
+)
+
+const (
+	// maxAccount is the longest account name in bytes.
+	maxAccount = 256
+	// maxOperation is the longest operation key in bytes, so that it fits an index.
+	maxOperation = 1024
+)
+
+// expression is one compiled expression of the file.
+type expression struct {
+	// place names it in errors: path, line and column.
+	place   string
+	missing dlq.Reason
+	reads   reads
+	program cel.Program
+	// text is the value of a constant string.
+	text *string
+}
+
+// constant returns the value of a constant string; x may be nil.
+func (x *expression) constant() (string, bool) {
+	if x == nil || x.text == nil {
+		return "", false
+	}
+	return *x.text, true
+}
+
+// eval returns the value of x for one event.
+func (x *expression) eval(f *facts) (ref.Val, *refusal) {
+	v, _, err := x.program.Eval(f)
+	if err != nil {
+		return nil, x.explain(f, err)
+	}
+	if types.IsUnknownOrError(v) {
+		return nil, x.refuse(refuse(dlq.RuleError, "has no value"))
+	}
+	return v, nil
+}
+
+// explain gives an error of CEL its reason, by what stands at the paths x reads.
+func (x *expression) explain(f *facts, err error) *refusal {
+	var known *refusal
+	if errors.As(err, &known) {
+		return x.refuse(known)
+	}
+	absent := false
+	for _, path := range x.reads.body {
+		v, ok := jsondoc.Lookup(f.body, path...)
+		if u, bad := v.(jsondoc.Unstorable); bad {
+			return x.refuse(unstorable(u).refusal())
+		}
+		absent = absent || !ok || v == nil
+	}
+	for _, name := range x.reads.headers {
+		if _, ok := f.event.Header[name]; !ok {
+			absent = true
+		}
+	}
+	if absent && x.missing != "" {
+		return x.refuse(&refusal{x.missing, err})
+	}
+	return x.refuse(&refusal{dlq.RuleError, err})
+}
+
+// refuse adds the place of x.
+func (x *expression) refuse(r *refusal) *refusal {
+	return &refusal{r.reason, fmt.Errorf("%s: %w", x.place, r.err)}
+}
+
+// holds evaluates a condition.
+func (x *expression) holds(f *facts) (bool, *refusal) {
+	v, refused := x.eval(f)
+	if refused != nil {
+		return false, refused
+	}
+	yes, ok := v.(types.Bool)
+	if !ok {
+		return false, x.refuse(refuse(dlq.RuleError, "is %s, not true or false", describe(v)))
+	}
+	return bool(yes), nil
+}
+
+// account evaluates the name of an account.
+func (x *expression) account(f *facts) (string, *refusal) {
+	v, refused := x.eval(f)
+	if refused != nil {
+		return "", refused
+	}
+	switch v := v.(type) {
+	case types.String:
+		if refused := checkAccount(string(v)); refused != nil {
+			return "", x.refuse(refused)
+		}
+		return string(v), nil
+	case unstorable:
+		return "", x.refuse(v.refusal())
+	}
+	return "", x.refuse(refuse(dlq.RuleError, "the account is %s, not text", describe(v)))
+}
+
+// checkAccount refuses names that cannot be stored or that an empty id has
+// made: all customers without an id would share "customer:".
+func checkAccount(name string) *refusal {
+	switch {
+	case name == "":
+		return refuse(dlq.RuleError, "the account name is empty")
+	case len(name) > maxAccount:
+		return refuse(dlq.RuleError, "the account name has %d bytes; at most %d are allowed", len(name), maxAccount)
+	case !utf8.ValidString(name):
+		return refuse(dlq.UnstorableText, "the account name %q is not UTF-8", name)
+	case strings.ContainsFunc(name, unicode.IsControl):
+		return refuse(dlq.RuleError, "the account name %q holds a control character", name)
+	case strings.HasPrefix(name, ":"), strings.HasSuffix(name, ":"), strings.Contains(name, "::"):
+		return refuse(dlq.RuleError, "a part of the account name %q is empty", name)
+	}
+	return nil
+}
+
+// post evaluates one transfer; nil without a refusal means that its amount is 0.
+// The amount comes first: an event that moves no money needs no ids.
+func (s *Set) post(t *transfer, f *facts) (*ledger.Transfer, *refusal) {
+	v, refused := t.amount.eval(f)
+	if refused != nil {
+		return nil, refused
+	}
+	minor, refused := positive(v)
+	if refused != nil {
+		return nil, t.amount.refuse(refused)
+	}
+	if minor == 0 {
+		return nil, nil
+	}
+	if v, refused = t.asset.eval(f); refused != nil {
+		return nil, refused
+	}
+	asset, refused := s.money.asset(v)
+	if refused != nil {
+		return nil, t.asset.refuse(refused)
+	}
+	posted := &ledger.Transfer{Asset: asset.Code, Amount: minor}
+	if posted.Debit, refused = t.debit.account(f); refused != nil {
+		return nil, refused
+	}
+	if posted.Credit, refused = t.credit.account(f); refused != nil {
+		return nil, refused
+	}
+	if posted.Debit == posted.Credit {
+		return nil, t.credit.refuse(refuse(dlq.RuleError, "is the debit account, too: %q", posted.Debit))
+	}
+	if v, refused = t.operation.eval(f); refused != nil {
+		return nil, refused
+	}
+	if posted.Operation, refused = s.operationKey(v, f); refused != nil {
+		return nil, t.operation.refuse(refused)
+	}
+	return posted, nil
+}
+
+// operationKey is the money key: scope, account and mode, then the parts of
+// op(), each with its length, so that no two lists have one key.
+func (s *Set) operationKey(v ref.Val, f *facts) (string, *refusal) {
+	parts, ok := v.(operation)
+	if !ok {
+		return "", refuse(dlq.RuleError, "is %s, not op(...)", describe(v))
+	}
+	key := make([]byte, 0, 128)
+	key = appendNetstring(key, s.scope())
+	key = appendNetstring(key, f.event.Account)
+	key = appendNetstring(key, f.event.Mode)
+	for _, part := range parts {
+		key = appendNetstring(key, part)
+	}
+	if len(key) > maxOperation {
+		return "", refuse(dlq.RuleError, "the operation key has %d bytes; at most %d are allowed", len(key), maxOperation)
+	}
+	return string(key), nil
+}
+
+func (s *Set) scope() string {
+	if s.source.OperationScope != "" {
+		return s.source.OperationScope
+	}
+	return s.source.Name.Value
+}
