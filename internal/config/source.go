@@ -71,6 +71,8 @@ func oneSecret(target *[]Secret) field {
 		if s, ok := r.secret(v); ok {
 			*target = append(*target, s)
 		}
+		// Faults found later count it as the first of the list.
+		r.places[v.path+"s[0]"] = r.places[v.path]
 	}}
 }
 

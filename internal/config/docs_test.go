@@ -1,0 +1,163 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+const reference = "../../docs/configuration.md"
+
+// row is one key of the reference.
+type row struct{ kind, standard, bounds, env string }
+
+// documented reads the tables of the reference.
+func documented(t *testing.T) map[string]row {
+	t.Helper()
+	text, err := os.ReadFile(reference)
+	require.NoError(t, err)
+	rows := map[string]row{}
+	for line := range strings.Lines(string(text)) {
+		cells := strings.Split(strings.TrimSpace(line), "|")
+		if len(cells) < 2 || !strings.HasPrefix(cells[1], " `") {
+			continue
+		}
+		require.Len(t, cells, 8, line)
+		for i := range cells {
+			cells[i] = strings.TrimSpace(cells[i])
+		}
+		key := strings.Trim(cells[1], "`")
+		require.NotContains(t, rows, key)
+		require.NotEmpty(t, cells[6], "%s has no meaning", key)
+		rows[key] = row{kind: cells[2], standard: cells[3], bounds: cells[4], env: strings.Trim(cells[5], "`")}
+	}
+	return rows
+}
+
+// known lists every key of the schema by its path.
+func known(k keys, prefix string, into map[string]field) map[string]field {
+	for name, f := range k {
+		path := join(prefix, name)
+		into[path] = f
+		if f.under != nil {
+			known(f.under(), path+f.suffix, into)
+		}
+	}
+	return into
+}
+
+func TestTheReferenceIsTheSchema(t *testing.T) {
+	t.Parallel()
+	rows := documented(t)
+	fields := known(fileKeys(defaults()), "", map[string]field{})
+	require.Equal(t, slices.Sorted(maps.Keys(fields)), slices.Sorted(maps.Keys(rows)))
+	for path, f := range fields {
+		require.Equal(t, f.bounds, rows[path].bounds, path)
+		require.Equal(t, f.env, rows[path].env, path)
+		require.Equal(t, f.required, strings.Contains(rows[path].kind, "*required*"), path)
+	}
+}
+
+// A file that sets each documented default is the empty file.
+func TestDocumentedDefaultsAreTheDefaults(t *testing.T) {
+	t.Parallel()
+	env := func(string) (string, bool) { return "", false }
+	for path, r := range documented(t) {
+		standard, quoted := strings.CutPrefix(r.standard, "`")
+		section, key, nested := strings.Cut(path, ".")
+		if !quoted || !nested || strings.HasPrefix(path, "sources.") {
+			continue
+		}
+		yaml := fmt.Sprintf("%s: {%s: %q}", section, key, strings.TrimSuffix(standard, "`"))
+		if r.kind == "number" {
+			yaml = strings.ReplaceAll(yaml, `"`, "")
+		}
+		c, faults := decode([]byte(yaml), env)
+		require.Empty(t, faults, yaml)
+		c.places = nil
+		require.Equal(t, defaults(), c, yaml)
+	}
+
+	const source = "sources: {name: {provider: x, secret: long-enough, hmac: {header: X}}}"
+	bare, faults := decode([]byte(source), env)
+	require.Empty(t, faults)
+	for path, r := range documented(t) {
+		standard, quoted := strings.CutPrefix(r.standard, "`")
+		key, mine := strings.CutPrefix(path, "sources.NAME.")
+		if !quoted || !mine {
+			continue
+		}
+		yaml := strings.Replace(source, "secret:", fmt.Sprintf("%s: %q, secret:", key, strings.TrimSuffix(standard, "`")), 1)
+		if key, hmac := strings.CutPrefix(key, "hmac."); hmac {
+			yaml = strings.Replace(source, "header:", fmt.Sprintf("%s: %q, header:", key, strings.TrimSuffix(standard, "`")), 1)
+		}
+		c, faults := decode([]byte(yaml), env)
+		require.Empty(t, faults, yaml)
+		got, want := c.Sources[0], bare.Sources[0]
+		require.Equal(t, want.Mode, got.Mode)
+		require.Equal(t, want.Unmatched, got.Unmatched)
+		require.Equal(t, want.HMAC.Content.Value, got.HMAC.Content.Value)
+		require.Equal(t, want.HMAC.Encoding, got.HMAC.Encoding)
+		require.Equal(t, want.HMAC.Algorithm, got.HMAC.Algorithm)
+	}
+}
+
+// Each bound is the last value that loads.
+func TestBoundsHold(t *testing.T) {
+	t.Parallel()
+	env := func(string) (string, bool) { return "", false }
+	for yaml, ok := range map[string]bool{
+		"receiver: {max_body: 1KiB}": true, "receiver: {max_body: 1023}": false,
+		"receiver: {max_body: 64MiB}": true, "receiver: {max_body: 67108865}": false,
+		"receiver: {max_body: 1.5MiB}": false, "receiver: {max_body: -1}": false, "receiver: {max_body: 99999999999999999999}": false,
+		"receiver: {max_body: 9223372036854775807TiB}": false, "receiver: {max_body: [1]}": false,
+		"worker: {ack_wait: 1s}": true, "worker: {ack_wait: 999ms}": false,
+		"worker: {ack_wait: 1h}": true, "worker: {ack_wait: 1h1ns}": false, "worker: {ack_wait: -5s}": false,
+		"worker: {ack_wait: true}": false, "worker: {ack_wait: {}}": false,
+		"nats: {replicas: 1}": true, "nats: {replicas: 0}": false, "nats: {replicas: 5}": true, "nats: {replicas: 6}": false,
+		"nats: {replicas: -1}": false, "nats: {replicas: '3'}": false, "nats: {replicas: 1e0}": false,
+		"nats: {replicas: 99999999999999999999}": false,
+		"retry: {attempts: 1000}":                true, "retry: {attempts: 1001}": false, "retry: {attempts: 0}": false,
+		"retry: {age: 2160h}": true, "retry: {age: 2161h}": false,
+		"retry: {base: 1ms}": true, "retry: {base: 0s}": false, "retry: {base: 11m}": false, "retry: {cap: 1ms}": false,
+		"sources: {s: {provider: x, secret: y, retry: {base: 11m}}}":                   false,
+		"sources: {s: {provider: x, secret: y, retry: {base: 11m, cap: 1h}}}":          true,
+		"receiver: {listen: ':0'}":                                                     true,
+		"receiver: {listen: ':65536'}":                                                 false,
+		"receiver: {listen: 'localhost:http'}":                                         false,
+		"sources: {" + strings.Repeat("a", 63) + ": {provider: x, secret: y}}":         true,
+		"sources: {" + strings.Repeat("a", 64) + ": {provider: x, secret: y}}":         false,
+		"sources: {-a: {provider: x, secret: y}}":                                      false,
+		"sources: {a_b: {provider: x, secret: y}}":                                     false,
+		"sources: {a.b: {provider: x, secret: y}}":                                     false,
+		"sources: {s: {provider: x, secrets: [" + strings.Repeat("y, ", 7) + "y]}}":    true,
+		"sources: {s: {provider: x, secrets: [" + strings.Repeat("y, ", 8) + "y]}}":    false,
+		"sources: {s: {provider: " + strings.Repeat("x", maxText) + ", secret: y}}":    true,
+		"sources: {s: {provider: " + strings.Repeat("x", maxText+1) + ", secret: y}}":  false,
+		"sources: {s: {provider: x, secret: y, rules: [{when: 1, transfers: [{}]}]}}":  false,
+		"sources: {s: {provider: \"a\\0b\", secret: y}}":                               false,
+		"accounts: [{match: a, limit: debits_must_not_exceed_credits}]":                false,
+		"accounts: [{match: a, policy: enforce}]":                                      false,
+		"accounts: [{match: '*', limit: debits_must_not_exceed_credits, policy: x}]":   false,
+		"accounts: [{match: '**'}]":                                                    false,
+		"redis: {url: unix:///run/redis.sock}":                                         true,
+		"redis: {url: localhost}":                                                      false,
+		"nats: {url: 'nats://a,http://b'}":                                             false,
+		"database: {url: 'postgres://a b'}":                                            false,
+		"assets: [{code: GEMS, exponent: 18}]":                                         true,
+		"assets: [{code: GEMS, exponent: 19}]":                                         false,
+		"sources: {s: {provider: x, secret: y, tolerance: 24h}}":                       true,
+		"sources: {s: {provider: x, secret: y, tolerance: 25h}}":                       false,
+		"sources: {s: {provider: x, secret: y, operation_scope: 'A B'}}":               false,
+		"sources: {s: {provider: x, secret: y, fingerprint: [body.a, {}]}}":            false,
+		"sources: {s: {provider: x, secret: y, rules: [{when: true, transfers: []}]}}": true,
+	} {
+		_, faults := decode([]byte(yaml), env)
+		require.Equal(t, ok, len(faults) == 0, "%.120s: %v", yaml, faults)
+	}
+}
