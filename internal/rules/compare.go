@@ -14,8 +14,10 @@ import (
 // int and a decimal different: here 100, 100.0 and 1e2 are equal, by exact
 // value, on either side. Within lists and maps a decimal equals only what its
 // own Equal says, and `in` refuses decimals.
+//
+// It does not show that it is a call: CEL would optimise `in` back into its own.
 type comparison struct {
-	interpreter.InterpretableCall
+	call    interpreter.InterpretableCall
 	compare func(l, r ref.Val) ref.Val
 }
 
@@ -32,9 +34,12 @@ func compareExactly(i interpreter.InterpretableV2) (interpreter.InterpretableV2,
 	return &comparison{call, compare}, nil
 }
 
+// ID returns the node's id.
+func (c *comparison) ID() int64 { return c.call.ID() }
+
 // Exec evaluates both sides, then compares.
 func (c *comparison) Exec(frame *interpreter.ExecutionFrame) ref.Val {
-	args := c.Args()
+	args := c.call.Args()
 	l := args[0].Exec(frame)
 	if types.IsUnknownOrError(l) {
 		return l
@@ -45,7 +50,7 @@ func (c *comparison) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 	}
 	result := types.LabelErrNode(c.ID(), c.compare(l, r))
 	if costs := frame.CostTracker(); costs != nil {
-		costs.EvalBinary(frame, c.ID(), c.InterpretableCall, l, r, result)
+		costs.EvalBinary(frame, c.ID(), c.call, l, r, result)
 	}
 	return result
 }

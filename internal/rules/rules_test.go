@@ -117,8 +117,8 @@ func TestDecideParksBadBodies(t *testing.T) {
 		`id=1&a=b`:  dlq.BadJSON,
 		`{} trail`:  dlq.BadJSON,
 		`{"a":NaN}`: dlq.BadJSON,
-		strings.Repeat("[", 10_000) + strings.Repeat("]", 10_000): dlq.BadJSON,
-		stripeBody(`"amount":1,"amount":900,"currency":"eur"`):     dlq.AmbiguousJSON,
+		strings.Repeat("[", 10_000) + strings.Repeat("]", 10_000):   dlq.BadJSON,
+		stripeBody(`"amount":1,"amount":900,"currency":"eur"`):      dlq.AmbiguousJSON,
 		stripeBody(`"amount":1,"currency":"eur","x":{"a":1,"a":2}`): dlq.AmbiguousJSON,
 		// Another shape than the rules expect is no reason to ignore it.
 		`[]`:                      dlq.AmountMissing,

@@ -1,0 +1,286 @@
+package rules_test
+
+import (
+	"fmt"
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/onceledger/onceledger/internal/config"
+	"github.com/onceledger/onceledger/internal/rules"
+	"github.com/onceledger/onceledger/pkg/dlq"
+	"github.com/onceledger/onceledger/pkg/envelope"
+)
+
+// generic is a provider whose events have no mode.
+var generic = rules.Preset{Name: "hmac"}
+
+// genericSource has one rule whose transfer is that of chargeRule, changed.
+func genericSource(change func(*config.Transfer)) config.Source {
+	r := config.Rule{When: text("true"), Transfers: []config.Transfer{{
+		Debit: text(`"world"`), Credit: text(`"customer:" + body.customer`),
+		Amount: text(`body.amount`), Asset: text(`body.currency`), Operation: text(`op("payment", body.id)`),
+	}}}
+	change(&r.Transfers[0])
+	return config.Source{Name: text("shop"), Rules: []config.Rule{r}}
+}
+
+func genericEvent(body string) *envelope.Event {
+	return &envelope.Event{Source: "shop", ID: "e1", Type: "payment", Data: []byte(body)}
+}
+
+// outcome is a decision in short: "1050 USD", a reason, or "nothing".
+func outcome(t *testing.T, d rules.Decision) string {
+	switch {
+	case d.Parked != "":
+		require.Error(t, d.Err)
+		require.Empty(t, d.Transfers)
+		return string(d.Parked)
+	case len(d.Transfers) == 0:
+		return "nothing"
+	}
+	require.Len(t, d.Transfers, 1)
+	return fmt.Sprintf("%d %s", d.Transfers[0].Amount, d.Transfers[0].Asset)
+}
+
+func decideAmount(t *testing.T, expression, amount, asset, lower string) string {
+	src := genericSource(func(t *config.Transfer) { t.Amount = text(expression) })
+	preset := generic
+	preset.LowerCurrency = lower != ""
+	set := compile(t, src, preset)
+	d := set.Decide(genericEvent(fmt.Sprintf(`{"id":"p1","customer":"c","amount":%s,"currency":%s}`, amount, asset)))
+	return outcome(t, d)
+}
+
+// Case 64.
+func TestMajorIsExactForEveryCent(t *testing.T) {
+	t.Parallel()
+	set := compile(t, genericSource(func(t *config.Transfer) { t.Amount = text(`major(body.amount, body.currency)`) }), generic)
+	for cents := int64(1); cents <= 99_999; cents++ {
+		written := fmt.Sprintf("%d.%02d", cents/100, cents%100)
+		for _, quote := range []string{"", `"`} {
+			d := set.Decide(genericEvent(`{"id":"p1","customer":"c","amount":` + quote + written + quote + `,"currency":"USD"}`))
+			require.Len(t, d.Transfers, 1, "%s: %v", written, d.Err)
+			require.Equal(t, cents, d.Transfers[0].Amount, written)
+		}
+	}
+	for _, amount := range []string{`98.9009`, `19.999`, `"98.9009"`, `"19.999"`} {
+		require.Equal(t, "amount_precision", decideAmount(t, "major(body.amount, body.currency)", amount, `"USD"`, ""))
+	}
+}
+
+// Cases 64 to 68, 70, and what else an amount can be.
+func TestAmounts(t *testing.T) {
+	t.Parallel()
+	const major, minor, plain = "major(body.amount, body.currency)", "minor(body.amount)", "body.amount"
+	for _, row := range []struct{ expression, amount, asset, want string }{
+		// 65: providers that send no decimals, and others that always do.
+		{major, `"1000"`, `"JPY"`, "1000 JPY"},
+		{major, `"1000.00"`, `"JPY"`, "1000 JPY"},
+		{major, `"1000.50"`, `"JPY"`, "amount_precision"},
+		{major, `"1000"`, `"TWD"`, "100000 TWD"},
+		{major, `"10.5"`, `"USD"`, "1050 USD"},
+		{major, `10.5`, `"USD"`, "1050 USD"},
+		{major, `10`, `"USD"`, "1000 USD"},
+		{major, `"12.345"`, `"KWD"`, "12345 KWD"},
+		{major, `1e2`, `"USD"`, "10000 USD"},
+		{major, `1.05e1`, `"USD"`, "1050 USD"},
+		{major, `"1e2"`, `"USD"`, "amount_format"},
+		{major, `1e999999999`, `"USD"`, "amount_format"},
+		{major, `1e-999999999`, `"USD"`, "amount_format"},
+		{major, `"250"`, `"POINTS"`, "250 POINTS"},
+		// 66: major units where minor are expected.
+		{major, `"12.50"`, `"EUR"`, "1250 EUR"},
+		{minor, `1250`, `"EUR"`, "1250 EUR"},
+		{minor, `"1250"`, `"EUR"`, "1250 EUR"},
+		{minor, `"12.50"`, `"EUR"`, "amount_format"},
+		{minor, `12.5`, `"EUR"`, "amount_format"},
+		{minor, `12.0`, `"EUR"`, "amount_format"},
+		{plain, `1250`, `"EUR"`, "1250 EUR"},
+		{plain, `12.50`, `"EUR"`, "amount_format"},
+		{plain, `100.0`, `"EUR"`, "amount_format"},
+		{plain, `1e2`, `"EUR"`, "amount_format"},
+		{plain, `"1250"`, `"EUR"`, "amount_format"},
+		{plain, `true`, `"EUR"`, "amount_format"},
+		{plain, `[1]`, `"EUR"`, "amount_format"},
+		{plain, `{"value":1}`, `"EUR"`, "amount_format"},
+		{minor, `{"value":1}`, `"EUR"`, "amount_format"},
+		{major, `true`, `"EUR"`, "amount_format"},
+		// 67: thousands marks and decimal commas.
+		{major, `"1,234.56"`, `"USD"`, "amount_format"},
+		{major, `"1.234,56"`, `"USD"`, "amount_format"},
+		{major, `"800,00"`, `"USD"`, "amount_format"},
+		{major, `"1 234.56"`, `"USD"`, "amount_format"},
+		{major, `"１２"`, `"USD"`, "amount_format"},
+		{major, `" 12.00"`, `"USD"`, "amount_format"},
+		{major, `"+12.00"`, `"USD"`, "amount_format"},
+		{major, `"12.00 EUR"`, `"USD"`, "amount_format"},
+		{major, `""`, `"USD"`, "amount_format"},
+		{major, `"NaN"`, `"USD"`, "amount_format"},
+		{major, `"-12.00"`, `"USD"`, "amount_format"},
+		{major, `-12.00`, `"USD"`, "amount_format"},
+		{major, `-12`, `"USD"`, "amount_format"},
+		{minor, `"1,234"`, `"USD"`, "amount_format"},
+		{minor, `""`, `"USD"`, "amount_format"},
+		// 68: missing amount or currency.
+		{plain, `null`, `"USD"`, "amount_missing"},
+		{minor, `null`, `"USD"`, "amount_missing"},
+		{major, `null`, `"USD"`, "amount_missing"},
+		{"body.other", `1`, `"USD"`, "amount_missing"},
+		{"minor(body.other)", `1`, `"USD"`, "amount_missing"},
+		{"body.amount.value", `1`, `"USD"`, "amount_missing"},
+		{"body.amount + body.fee", `1`, `"USD"`, "amount_missing"},
+		{plain, `1`, `null`, "currency_unknown"},
+		{plain, `1`, `"XXX"`, "currency_unknown"},
+		{plain, `1`, `"usd "`, "currency_unknown"},
+		{plain, `1`, `"US$"`, "currency_unknown"},
+		{plain, `1`, `"usd"`, "currency_unknown"},
+		{plain, `1`, `"Usd"`, "currency_unknown"},
+		{plain, `1`, `""`, "currency_unknown"},
+		{plain, `1`, `840`, "currency_unknown"},
+		{major, `"1.00"`, `null`, "currency_unknown"},
+		{major, `"1.00"`, `"usd"`, "currency_unknown"},
+		// 70: zero and negative amounts.
+		{plain, `0`, `"USD"`, "nothing"},
+		{plain, `-0`, `"USD"`, "nothing"},
+		{major, `"0.00"`, `"USD"`, "nothing"},
+		{minor, `"0"`, `"USD"`, "nothing"},
+		{plain, `-500`, `"USD"`, "amount_format"},
+		{minor, `-500`, `"USD"`, "amount_format"},
+		{minor, `"-500"`, `"USD"`, "amount_format"},
+		{"-minor(body.amount)", `-500`, `"USD"`, "500 USD"},
+		// Bounds.
+		{plain, `9223372036854775807`, `"USD"`, "9223372036854775807 USD"},
+		{plain, `9223372036854775808`, `"USD"`, "amount_overflow"},
+		{plain, `-9223372036854775809`, `"USD"`, "amount_format"},
+		{minor, `"9223372036854775808"`, `"USD"`, "amount_overflow"},
+		{major, `92233720368547758.07`, `"USD"`, "9223372036854775807 USD"},
+		{major, `92233720368547758.08`, `"USD"`, "amount_overflow"},
+		{"body.amount * 2", `9223372036854775807`, `"USD"`, "rule_error"},
+		{"body.amount * 100", `19.99`, `"USD"`, "rule_error"},
+		{"body.amount / 0", `1`, `"USD"`, "rule_error"},
+		{plain, `"5\u0000"`, `"USD"`, "unstorable_text"},
+		{major, `"5\ud800"`, `"USD"`, "unstorable_text"},
+		{plain, `5`, `"US\u0000"`, "unstorable_text"},
+	} {
+		require.Equal(t, row.want, decideAmount(t, row.expression, row.amount, row.asset, ""), "%+v", row)
+	}
+}
+
+// Case 65: ISO 4217 gives the forint two decimals; a provider that sends whole
+// forints says so by major units.
+func TestMajorFollowsISO(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, "100000 HUF", decideAmount(t, "major(body.amount, body.currency)", `"1000"`, `"HUF"`, ""))
+}
+
+// Case 68, last part.
+func TestLowerCaseIsTakenWhereTheProviderUsesIt(t *testing.T) {
+	t.Parallel()
+	for asset, want := range map[string]string{
+		`"usd"`: "100 USD", `"USD"`: "100 USD", `"Usd"`: "currency_unknown", `"xxx"`: "currency_unknown", `"points"`: "currency_unknown", `"POINTS"`: "1 POINTS",
+	} {
+		require.Equal(t, want, decideAmount(t, "major(body.amount, body.currency)", `1`, asset, "lower"), asset)
+	}
+}
+
+func TestAmountMissingAltogether(t *testing.T) {
+	t.Parallel()
+	set := compile(t, genericSource(func(*config.Transfer) {}), generic)
+	require.Equal(t, "amount_missing", outcome(t, set.Decide(genericEvent(`{"id":"p","customer":"c","currency":"USD"}`))))
+	require.Equal(t, "currency_unknown", outcome(t, set.Decide(genericEvent(`{"id":"p","customer":"c","amount":1}`))))
+	// An event that moves nothing needs neither currency nor ids.
+	require.Equal(t, "nothing", outcome(t, set.Decide(genericEvent(`{"amount":0}`))))
+}
+
+// Case 69: what really came is posted, in its own currency.
+func TestWhatCameIsPosted(t *testing.T) {
+	t.Parallel()
+	const major = "major(body.amount, body.currency)"
+	require.Equal(t, "9999 USD", decideAmount(t, major, `"99.99"`, `"USD"`, ""))
+	require.Equal(t, "10001 USD", decideAmount(t, major, `"100.01"`, `"USD"`, ""))
+	require.Equal(t, "10000 NGN", decideAmount(t, major, `"100.00"`, `"NGN"`, ""))
+}
+
+// Case 54 and D6.
+func TestOperations(t *testing.T) {
+	t.Parallel()
+	decide := func(expression, id string) rules.Decision {
+		set := compile(t, genericSource(func(t *config.Transfer) { t.Operation = text(expression) }), generic)
+		return set.Decide(genericEvent(`{"id":` + id + `,"amount":100,"customer":"c","currency":"EUR","n":{"a":"x","b":"y"}}`))
+	}
+	for _, row := range []struct{ expression, id, want string }{
+		{`op("charge", body.id)`, `"ch_B5"`, "4:shop,0:,0:,6:charge,5:ch_B5,"},
+		{`op("charge", body.id)`, `9007199254740993`, "4:shop,0:,0:,6:charge,16:9007199254740993,"},
+		{`op("charge", body.id)`, `"9007199254740993"`, "4:shop,0:,0:,6:charge,16:9007199254740993,"},
+		{`op("charge", body.id)`, `9007199254740992`, "4:shop,0:,0:,6:charge,16:9007199254740992,"},
+		{`op("charge", body.id)`, `18446744073709551615`, "4:shop,0:,0:,6:charge,20:18446744073709551615,"},
+		{`op("charge", body.id)`, `"日本 a:b,"`, "4:shop,0:,0:,6:charge,11:日本 a:b,,"},
+		{`op(event.type, body.n.a, body.n.b)`, `1`, "4:shop,0:,0:,7:payment,1:x,1:y,"},
+		{`op("k", body.n.a + body.n.b)`, `1`, "4:shop,0:,0:,1:k,2:xy,"},
+		{`body.id == 1 ? op("a", body.id) : op("b", body.id)`, `1`, "4:shop,0:,0:,1:a,1:1,"},
+	} {
+		d := decide(row.expression, row.id)
+		require.NoError(t, d.Err, "%+v", row)
+		require.Equal(t, row.want, d.Transfers[0].Operation, "%+v", row)
+	}
+	for _, row := range []struct {
+		expression, id string
+		want           dlq.Reason
+	}{
+		{`op("charge", body.id)`, `""`, dlq.NoOperation},
+		{`op("charge", body.id)`, `null`, dlq.NoOperation},
+		{`op("charge", body.absent)`, `1`, dlq.NoOperation},
+		{`op("charge", body.id, body.n.c)`, `1`, dlq.NoOperation},
+		{`op("", body.id)`, `1`, dlq.NoOperation},
+		{`op("charge", body.id)`, `1.5`, dlq.RuleError},
+		{`op("charge", body.id)`, `true`, dlq.RuleError},
+		{`op("charge", body.id)`, `{}`, dlq.RuleError},
+		{`op("charge", body.id)`, `"a\u0000"`, dlq.UnstorableText},
+		{`op("charge", body.id)`, strconv.Quote(string(make([]byte, 0))) + ``, dlq.NoOperation},
+		{`op("charge", body.id + body.id)`, `"` + long(600) + `"`, dlq.RuleError},
+	} {
+		d := decide(row.expression, row.id)
+		require.Equal(t, row.want, d.Parked, "%+v: %v", row, d.Err)
+	}
+}
+
+func long(n int) string {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = 'x'
+	}
+	return string(b)
+}
+
+func TestAccounts(t *testing.T) {
+	t.Parallel()
+	set := compile(t, genericSource(func(*config.Transfer) {}), generic)
+	debit := compile(t, genericSource(func(t *config.Transfer) { t.Debit = text("body.debit") }), generic)
+	for customer, want := range map[string]string{
+		`"c"`: "1 EUR", `"日本"`: "1 EUR", `"a:b"`: "1 EUR",
+		`""`: "rule_error", `"a::b"`: "rule_error", `"b:"`: "rule_error", `null`: "rule_error", `7`: "rule_error",
+		`"a\nb"`: "rule_error", `"\u0085"`: "rule_error", `"a\u0000"`: "unstorable_text", `"\ud800"`: "unstorable_text",
+		`"` + long(247) + `"`: "1 EUR", `"` + long(248) + `"`: "rule_error",
+	} {
+		d := set.Decide(genericEvent(`{"id":"1","amount":1,"currency":"EUR","customer":` + customer + `}`))
+		require.Equal(t, want, outcome(t, d), "%s: %v", customer, d.Err)
+	}
+	for account, want := range map[string]string{
+		`"world"`: "1 EUR", `"customer:c"`: "rule_error", `""`: "rule_error", `5`: "rule_error", `"x\u0000"`: "unstorable_text",
+	} {
+		d := debit.Decide(genericEvent(`{"id":"1","amount":1,"currency":"EUR","customer":"c","debit":` + account + `}`))
+		require.Equal(t, want, outcome(t, d), "%s: %v", account, d.Err)
+	}
+}
+
+// Case 59: text that is not read may hold anything.
+func TestUnreadTextMayBeUnstorable(t *testing.T) {
+	t.Parallel()
+	set := compile(t, genericSource(func(*config.Transfer) {}), generic)
+	for _, note := range []string{`"a\u0000b"`, `"\ud800"`, "\"\xff\""} {
+		d := set.Decide(genericEvent(`{"id":"evt_F7","amount":100,"currency":"EUR","customer":"c","note":` + note + `}`))
+		require.Equal(t, "100 EUR", outcome(t, d))
+	}
+}
