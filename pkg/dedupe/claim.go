@@ -223,3 +223,16 @@ func (c *Claims) failed(keys int) {
 	c.awayUntil.Store(c.now().Add(claimPause).UnixNano())
 	c.observe("error", keys)
 }
+
+// String is the word the metrics use.
+func (c Claim) String() string {
+	switch c {
+	case Claimed:
+		return "claimed"
+	case Held:
+		return "held"
+	case Done:
+		return "done"
+	}
+	return "unknown"
+}

@@ -8,6 +8,8 @@ type Reason string
 // The reasons, in the order a person meets them: reading the body, finding the
 // event's identity, reading the money, applying it.
 const (
+	BadEnvelope    Reason = "bad_envelope"
+	SourceUnknown  Reason = "source_unknown"
 	BadJSON        Reason = "bad_json"
 	AmbiguousJSON  Reason = "ambiguous_json"
 	UnstorableText Reason = "unstorable_text"
@@ -19,6 +21,7 @@ const (
 	IDConflict   Reason = "id_conflict"
 	ModeMismatch Reason = "mode_mismatch"
 
+	Unmatched        Reason = "unmatched"
 	RuleError        Reason = "rule_error"
 	NoOperation      Reason = "no_operation"
 	AmountMissing    Reason = "amount_missing"
@@ -54,6 +57,8 @@ type Info struct {
 }
 
 var infos = map[Reason]Info{
+	BadEnvelope:    {Hint: "somebody published this message into EVENTS without an envelope; find out who, then discard"},
+	SourceUnknown:  {Transient: true, Compensable: true, Hint: "no such source in this worker's configuration; add it, then redrive"},
 	BadJSON:        {Hint: "the body is not readable JSON; ask the sender what it sent, then discard"},
 	AmbiguousJSON:  {Hint: "a member name is repeated, so two readers may see two amounts; compare with the provider's dashboard"},
 	UnstorableText: {Hint: "a value the rules read holds a NUL or half a surrogate pair; let the rules read another field"},
@@ -65,6 +70,7 @@ var infos = map[Reason]Info{
 	IDConflict:   {Hint: "another content stands under this event id; compare both with the provider's dashboard"},
 	ModeMismatch: {Hint: "the event does not say whether it is live or test; check the mode of this endpoint"},
 
+	Unmatched:        {Compensable: true, Hint: "no rule matches this event and its source says unmatched: park; add a rule, then redrive"},
 	RuleError:        {Compensable: true, Hint: "an expression of the source's rules failed; correct the rule, then redrive"},
 	NoOperation:      {Compensable: true, Hint: "a part of op(...) is empty; let the rule name the payment, capture or refund id, then redrive"},
 	AmountMissing:    {Compensable: true, Hint: "the amount is not where the rule looks; correct the rule, then redrive"},

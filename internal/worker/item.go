@@ -1,0 +1,162 @@
+package worker
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/onceledger/onceledger/internal/rules"
+	"github.com/onceledger/onceledger/pkg/dedupe"
+	"github.com/onceledger/onceledger/pkg/dlq"
+	"github.com/onceledger/onceledger/pkg/envelope"
+	"github.com/onceledger/onceledger/pkg/ledger"
+)
+
+// fate is what becomes of a delivery once its event is decided.
+type fate int
+
+const (
+	// undecided deliveries are given back after outageDelay: nothing is known.
+	undecided fate = iota
+	// acked: a terminal row is committed.
+	acked
+	// parked: the row is failed; its letter is to be stored, then termed.
+	parked
+	// delayed: the row waits, or somebody else is at it.
+	delayed
+	// lonely: the row decides; the event is tried in a transaction of its own.
+	lonely
+)
+
+// item is one delivery on its way through a batch.
+type item struct {
+	msg       jetstream.Msg
+	seq       uint64
+	stored    time.Time
+	delivered uint64
+
+	event    *envelope.Event
+	key      dedupe.Key
+	content  dedupe.Content
+	decision rules.Decision
+
+	// row is the event's row as this delivery would have it, or has found it.
+	row     *dedupe.Row
+	posting *ledger.Posting
+	// copies are deliveries of the same bytes that share this one's fate.
+	copies []*item
+
+	fate  fate
+	delay time.Duration
+	// outcome is the word the metrics use; empty means returned.
+	outcome string
+}
+
+// outcomes of deliveries, as the metrics spell them.
+const (
+	outcomeDuplicate   = "duplicate"   // another delivery of the event was first
+	outcomeRedelivered = "redelivered" // this very message was decided before
+	outcomeParked      = "parked"
+	outcomeWaiting     = "waiting" // refused for now, or its claim is held
+	outcomeReturned    = "returned"
+)
+
+// ack settles the item as finished.
+func (it *item) ack(outcome string) {
+	it.fate, it.outcome = acked, outcome
+}
+
+// wait settles the item as put off.
+func (it *item) wait(d time.Duration) {
+	it.fate, it.delay, it.outcome = delayed, max(d, minDelay), outcomeWaiting
+}
+
+// duplicateOf settles the item against the terminal row of its event.
+func (it *item) duplicateOf(row *dedupe.Row) {
+	if row.Seq == it.seq && row.StreamCreated.Equal(it.row.StreamCreated) {
+		it.ack(outcomeRedelivered)
+		return
+	}
+	it.ack(outcomeDuplicate)
+}
+
+// read decodes a delivery and lets its source's rules decide. What cannot be
+// decoded gets a key of its own, the same at each delivery, and is parked.
+func (w *worker) read(msg jetstream.Msg) (*item, error) {
+	meta, err := msg.Metadata()
+	if err != nil {
+		return nil, fmt.Errorf("read message metadata: %w", err)
+	}
+	it := &item{msg: msg, seq: meta.Sequence.Stream, stored: meta.Timestamp, delivered: meta.NumDelivered}
+	incarnation := w.incarnation()
+	it.event, err = envelope.Decode(msg.Headers(), msg.Data())
+	if err != nil {
+		it.event = &envelope.Event{
+			Source: "unknown",
+			ID:     fmt.Sprintf("message/%d/%d", incarnation.UnixMicro(), it.seq),
+			Time:   it.stored,
+			Data:   msg.Data(),
+		}
+		it.decision = rules.Decision{Parked: dlq.BadEnvelope, Err: err}
+	} else {
+		it.decision = w.decide(it.event)
+	}
+	it.key = dedupe.Key{Source: it.event.Source, ID: it.event.ID}
+	it.content = dedupe.Content{
+		BodyHash:    sha256.Sum256(msg.Data()),
+		Fingerprint: it.decision.Fingerprint,
+		Rules:       w.rulesVersion(it.event.Source),
+	}
+	it.row = &dedupe.Row{
+		Key: it.key, Type: it.event.Type, Occurred: it.event.Time, Content: it.content,
+		Position: dedupe.Position{StreamCreated: incarnation, Seq: it.seq},
+	}
+	return it, nil
+}
+
+// intend writes into the row what it will say if nothing objects.
+func (it *item) intend() {
+	it.posting = nil
+	switch d := it.decision; {
+	case d.Parked != "":
+		it.row.State, it.row.Outcome = dedupe.Failed, ""
+		it.row.Reason, it.row.Error = string(d.Parked), text(d.Err)
+	case len(d.Transfers) == 0:
+		it.row.State, it.row.Outcome = dedupe.Completed, dedupe.Ignored
+		it.row.Reason, it.row.Error = string(d.Ignored), ""
+	default:
+		it.row.State, it.row.Outcome = dedupe.Completed, dedupe.Applied
+		it.row.Reason, it.row.Error = "", ""
+		it.posting = &ledger.Posting{EventNo: it.row.No, Transfers: d.Transfers}
+	}
+}
+
+// text is an error's text, cleaned of what Postgres cannot store and bounded.
+func text(err error) string {
+	if err == nil {
+		return ""
+	}
+	return clean(err.Error())
+}
+
+// fold attaches deliveries with equal key and equal bytes to the first of
+// them. Others under the same key are left over: they are judged against what
+// the first one leaves behind.
+func fold(items []*item) (leaders, rest []*item) {
+	first := make(map[dedupe.Key]*item, len(items))
+	for _, it := range items {
+		leader := first[it.key]
+		switch {
+		case leader == nil:
+			first[it.key] = it
+			leaders = append(leaders, it)
+		case leader.content.BodyHash == it.content.BodyHash:
+			leader.copies = append(leader.copies, it)
+		default:
+			rest = append(rest, it)
+		}
+	}
+	return leaders, rest
+}

@@ -1,0 +1,231 @@
+package worker
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/onceledger/onceledger/pkg/dedupe"
+)
+
+// loop works batch after batch. A worker runs two: while one waits for
+// Postgres, the other decodes.
+type loop struct {
+	w       *worker
+	name    string
+	batches uint64
+	numbers dedupe.Numbers
+}
+
+// run gathers and processes until the deliveries end.
+func (l *loop) run(ctx context.Context) error {
+	for {
+		msgs := l.gather()
+		if len(msgs) == 0 {
+			return nil
+		}
+		if err := l.w.gate.wait(ctx); err != nil {
+			l.giveBack(msgs)
+			continue // drain what is buffered; the consumer is stopping
+		}
+		l.process(l.w.work, msgs)
+	}
+}
+
+// gather waits for a delivery and lingers a moment for more: small batches cost
+// several times as much an event. It returns none when the deliveries end.
+func (l *loop) gather() []jetstream.Msg {
+	first, ok := <-l.w.deliveries
+	if !ok {
+		return nil
+	}
+	msgs := append(make([]jetstream.Msg, 0, l.w.tuning.Batch), first)
+	linger := time.NewTimer(l.w.tuning.Linger)
+	defer linger.Stop()
+	for len(msgs) < l.w.tuning.Batch {
+		select {
+		case msg, ok := <-l.w.deliveries:
+			if !ok {
+				return msgs
+			}
+			msgs = append(msgs, msg)
+		case <-linger.C:
+			return msgs
+		}
+	}
+	return msgs
+}
+
+// process decides a batch and answers each of its deliveries.
+func (l *loop) process(ctx context.Context, msgs []jetstream.Msg) {
+	began := time.Now()
+	items := make([]*item, 0, len(msgs))
+	for _, msg := range msgs {
+		it, err := l.w.read(msg)
+		if err != nil {
+			l.w.metrics.answersLost.Inc() // not a JetStream delivery: nobody waits for an answer
+			continue
+		}
+		items = append(items, it)
+	}
+	slices.SortFunc(items, func(a, b *item) int { return cmp.Compare(a.seq, b.seq) })
+	leaders, rest := fold(items)
+	if err := l.decide(ctx, leaders, rest); err != nil {
+		if verdictOf(err) == unavailable {
+			l.w.gate.close(err)
+		}
+	} else {
+		l.w.gate.passed()
+	}
+	all := slices.Concat(leaders, rest)
+	l.park(ctx, all)
+	l.answer(all)
+	l.remember(ctx, all)
+
+	l.w.metrics.batch.Observe(float64(len(msgs)))
+	l.w.metrics.seconds.Observe(time.Since(began).Seconds())
+	l.w.metrics.lag.Observe(time.Since(oldest(items)).Seconds())
+}
+
+// decide brings every item to its fate. On an error those not yet decided stay
+// so and are given back.
+func (l *loop) decide(ctx context.Context, leaders, rest []*item) error {
+	l.batches++
+	fresh, err := l.claim(ctx, leaders)
+	if err != nil {
+		return err
+	}
+	batch := make([]*item, 0, len(fresh))
+	for _, it := range fresh {
+		if passes(it.decision.Parked) {
+			it.fate = lonely // its row counts the attempts
+		} else {
+			batch = append(batch, it)
+		}
+	}
+	if err := l.commit(ctx, batch); err != nil {
+		return err
+	}
+	for _, it := range rest {
+		it.fate = lonely
+	}
+	for _, it := range slices.Concat(leaders, rest) {
+		if it.fate != lonely {
+			continue
+		}
+		it.fate = undecided
+		if err := l.alone(ctx, it); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// claim asks Redis which events to leave alone, and returns those to decide
+// now. Redis may lie: a held key is put off once, and a finished one is looked
+// up in Postgres.
+func (l *loop) claim(ctx context.Context, items []*item) ([]*item, error) {
+	keys := make([]dedupe.Key, len(items))
+	for i, it := range items {
+		keys[i] = it.key
+	}
+	fresh := make([]*item, 0, len(items))
+	var done []*item
+	for i, claim := range l.w.claims.Take(ctx, l.token(), keys) {
+		it := items[i]
+		l.w.metrics.claims.WithLabelValues(claim.String()).Inc()
+		switch {
+		case claim == dedupe.Done:
+			done = append(done, it)
+		case claim == dedupe.Held && it.delivered <= 1:
+			it.wait(jitter(heldDelay))
+		default:
+			fresh = append(fresh, it)
+		}
+	}
+	lies, err := l.verify(ctx, done)
+	return append(fresh, lies...), err
+}
+
+// verify looks up events that Redis calls finished, and returns those that are
+// not, with their marks removed.
+func (l *loop) verify(ctx context.Context, items []*item) (lies []*item, err error) {
+	if len(items) == 0 {
+		return nil, nil
+	}
+	keys := make([]dedupe.Key, len(items))
+	for i, it := range items {
+		keys[i] = it.key
+	}
+	known, err := dedupe.Read(ctx, l.w.pool, keys)
+	if err != nil {
+		return nil, err
+	}
+	var forget []dedupe.Key
+	for _, it := range items {
+		row := known[it.key]
+		switch {
+		case row == nil || !row.Terminal():
+			forget = append(forget, it.key)
+			lies = append(lies, it)
+		default:
+			it.judge(row)
+		}
+	}
+	l.w.claims.Forget(ctx, forget)
+	return lies, nil
+}
+
+// token is new for each batch, so that a value found at a key is either this
+// very claim or somebody else's.
+func (l *loop) token() string {
+	return fmt.Sprintf("%s/%d", l.name, l.batches)
+}
+
+// remember tells Redis, off the path, what is finished and what is free again.
+func (l *loop) remember(ctx context.Context, items []*item) {
+	var done, released []dedupe.Key
+	for _, it := range items {
+		switch it.fate {
+		case acked, parked:
+			done = append(done, it.key)
+		default:
+			released = append(released, it.key)
+		}
+	}
+	select {
+	case l.w.finished <- finished{l.token(), done, released}:
+	default: // Redis is slow: the leases run out by themselves
+		l.w.metrics.redis.WithLabelValues("skipped").Add(float64(len(items)))
+	}
+}
+
+// finished is what Redis is to be told of one batch.
+type finished struct {
+	token          string
+	done, released []dedupe.Key
+}
+
+// giveBack returns deliveries that nobody has looked at.
+func (l *loop) giveBack(msgs []jetstream.Msg) {
+	for _, msg := range msgs {
+		if err := msg.NakWithDelay(minDelay); err != nil && !errors.Is(err, jetstream.ErrMsgAlreadyAckd) {
+			l.w.metrics.answersLost.Inc()
+		}
+	}
+}
+
+func oldest(items []*item) time.Time {
+	at := time.Now()
+	for _, it := range items {
+		if it.stored.Before(at) {
+			at = it.stored
+		}
+	}
+	return at
+}

@@ -1,0 +1,137 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/onceledger/onceledger/internal/postgres"
+	"github.com/onceledger/onceledger/internal/stream"
+	"github.com/onceledger/onceledger/pkg/dedupe"
+	"github.com/onceledger/onceledger/pkg/ledger"
+)
+
+// open connects to everything and refuses what would lose money. Services that
+// are not there yet are waited for, since programs start in any order.
+func (w *worker) open(ctx context.Context) error {
+	cfg := w.cat.Config
+	var err error
+	if w.pool, err = postgres.Open(ctx, cfg.Database.URL.Reveal(), postgres.Worker); err != nil {
+		return err
+	}
+	if err := w.awaitPostgres(ctx); err != nil {
+		return err
+	}
+	if err := w.openRedis(ctx); err != nil {
+		return err
+	}
+	if w.conn, err = stream.Open(ctx, cfg.NATS, "onceledger-worker", w.log); err != nil {
+		return err
+	}
+	w.js = w.conn.JS
+	if err := stream.Ensure(ctx, w.js, cfg.NATS); err != nil {
+		return err
+	}
+	if _, err := stream.ProveDurability(ctx, cfg.NATS, w.log); err != nil {
+		return err
+	}
+	return w.openEvents(ctx)
+}
+
+func (w *worker) openRedis(ctx context.Context) (err error) {
+	url := w.cat.Config.Redis.URL.Reveal()
+	if w.tuning.NoRedis || url == "" {
+		w.log.Warn().Msg("no redis configured, every duplicate is found in postgres")
+		return nil
+	}
+	w.claims, err = dedupe.NewClaims(url, claimPrefix, func(event string, n int) {
+		w.metrics.redis.WithLabelValues(event).Add(float64(max(n, 1)))
+	})
+	if err != nil {
+		return err
+	}
+	if err := w.claims.CheckVersion(ctx); err != nil {
+		return fmt.Errorf("%w: %w", stream.ErrRefused, err)
+	}
+	return nil
+}
+
+// awaitPostgres waits for a server and then checks, once, that it is the right
+// one: durable, and at this program's schema.
+func (w *worker) awaitPostgres(ctx context.Context) error {
+	wait := backoff.NewExponentialBackOff(
+		backoff.WithInitialInterval(probeFirst), backoff.WithMaxInterval(probeMost), backoff.WithMaxElapsedTime(0))
+	err := backoff.Retry(func() error {
+		err := w.checkPostgres(ctx)
+		if errors.Is(err, postgres.ErrDurability) || errors.Is(err, postgres.ErrSchema) {
+			return backoff.Permanent(fmt.Errorf("%w: %w", stream.ErrRefused, err))
+		}
+		if err != nil {
+			w.gate.down(err)
+		}
+		return err
+	}, backoff.WithContext(wait, ctx))
+	if err != nil {
+		return err
+	}
+	w.gate.up()
+	return pgx.BeginFunc(ctx, w.pool, func(tx pgx.Tx) error {
+		return ledger.DeclareAssets(ctx, tx, w.cat.Assets.Declared())
+	})
+}
+
+func (w *worker) checkPostgres(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	if err := postgres.CheckDurability(ctx, w.pool); err != nil {
+		return err
+	}
+	return postgres.CheckSchema(ctx, w.pool)
+}
+
+// probe says whether Postgres can take a batch again.
+func (w *worker) probe(ctx context.Context) error {
+	var readOnly bool
+	err := w.pool.QueryRow(ctx, `
+		SELECT pg_is_in_recovery() OR current_setting('transaction_read_only')::bool
+		FROM (SELECT FROM events LIMIT 1) AS e
+		RIGHT JOIN (SELECT) AS one ON true`).Scan(&readOnly)
+	if err == nil && readOnly {
+		err = errors.New("postgres is read-only")
+	}
+	return err
+}
+
+// ready says whether this worker could work now.
+func (w *worker) ready(ctx context.Context) error {
+	if !w.conn.NC.IsConnected() {
+		return errors.New("nats is away")
+	}
+	return w.probe(ctx)
+}
+
+// openEvents reads which incarnation of the stream sequences belong to.
+func (w *worker) openEvents(ctx context.Context) error {
+	opened, err := w.js.Stream(ctx, stream.Events)
+	if err != nil {
+		return fmt.Errorf("open stream %s: %w", stream.Events, err)
+	}
+	w.events.Store(&events{opened, opened.CachedInfo().Created.UTC().Truncate(time.Microsecond)})
+	return nil
+}
+
+// close gives every connection back.
+func (w *worker) close() {
+	if w.conn != nil {
+		_ = w.conn.NC.FlushTimeout(time.Second) // the last answers; a lost one costs a redelivery
+		w.conn.Close()
+	}
+	_ = w.claims.Close() // nothing is left to tell it
+	if w.pool != nil {
+		w.pool.Close()
+	}
+}

@@ -1,0 +1,102 @@
+package worker
+
+import (
+	"context"
+	"time"
+
+	"github.com/onceledger/onceledger/internal/telemetry"
+	"github.com/onceledger/onceledger/pkg/dedupe"
+	"github.com/onceledger/onceledger/pkg/dlq"
+)
+
+// parkTimeout bounds the wait for one letter's PubAck.
+const parkTimeout = 5 * time.Second
+
+// park stores the letters of events whose failed rows are committed, records
+// where they are, and only then lets the deliveries end. What does not get that
+// far is given back: its row is failed without a letter, and whoever sees that
+// stores it.
+func (l *loop) park(ctx context.Context, items []*item) {
+	letters := make(map[int64]uint64)
+	var stored []*item
+	for _, it := range items {
+		if it.fate != parked {
+			continue
+		}
+		seq, err := l.letter(ctx, it)
+		if err != nil {
+			it.fate = undecided
+			l.w.letters.down(err)
+			continue
+		}
+		l.w.letters.up()
+		letters[it.row.No] = seq
+		stored = append(stored, it)
+	}
+	if len(stored) == 0 {
+		return
+	}
+	if err := dedupe.Parked(ctx, l.w.pool, letters); err != nil {
+		l.w.gate.close(err)
+		for _, it := range stored {
+			it.fate = undecided
+		}
+		return
+	}
+	for _, it := range stored {
+		l.w.metrics.parked.WithLabelValues(it.key.Source, it.row.Reason).Inc()
+		l.logParked(it)
+	}
+}
+
+func (l *loop) letter(ctx context.Context, it *item) (uint64, error) {
+	ctx, cancel := context.WithTimeout(ctx, parkTimeout)
+	defer cancel()
+	return dlq.Park(ctx, l.w.js, dlq.Letter{
+		Source: it.row.Source, EventID: it.row.ID, Variant: it.row.Variant,
+		Reason: dlq.Reason(it.row.Reason), Error: it.row.Error, Attempts: it.row.Attempts,
+		FirstSeen: it.stored, OriginSeq: it.seq,
+		Header: it.msg.Headers(), Data: it.msg.Data(),
+	})
+}
+
+// answer tells the broker the fate of every delivery. An answer that is lost
+// costs a redelivery, which finds the committed row.
+func (l *loop) answer(items []*item) {
+	for _, it := range items {
+		for _, each := range append(it.copies, it) {
+			outcome := it.outcome
+			switch {
+			case it.fate == undecided:
+				outcome = outcomeReturned
+			case each != it && (it.fate == acked || it.fate == parked):
+				outcome = outcomeDuplicate
+			}
+			if err := it.tell(each); err != nil {
+				l.w.metrics.answersLost.Inc()
+			}
+			l.w.metrics.deliveries.WithLabelValues(it.key.Source, outcome).Inc()
+		}
+	}
+}
+
+// tell answers one delivery with the fate of the item it belongs to.
+func (it *item) tell(each *item) error {
+	switch it.fate {
+	case acked:
+		return each.msg.Ack()
+	case parked:
+		return each.msg.TermWithReason(it.row.Reason)
+	case delayed:
+		return each.msg.NakWithDelay(it.delay)
+	}
+	return each.msg.NakWithDelay(minDelay + jitter(outageDelay))
+}
+
+// logParked writes a line for an event that a person has to look at; in a flood
+// only some, since the dead-letter stream has them all.
+func (l *loop) logParked(it *item) {
+	l.w.sampled.Warn().Str(telemetry.KeySource, it.key.Source).Str(telemetry.KeyEventID, it.key.ID).
+		Str(telemetry.KeyEventType, it.event.Type).Str(telemetry.KeyReason, it.row.Reason).Str("cause", it.row.Error).
+		Uint64(telemetry.KeySequence, it.seq).Msg("event parked")
+}
