@@ -1,6 +1,9 @@
 package config
 
-import "time"
+import (
+	"time"
+	"unique"
+)
 
 // Pos is a place in the configuration file; lines and columns count from 1.
 type Pos struct {
@@ -19,7 +22,12 @@ type Text struct {
 }
 
 // Secret is a string that never prints: not in logs, errors, JSON or YAML.
-type Secret struct{ value string }
+// Equal secrets are ==. Its zero value is no secret.
+type Secret struct {
+	// A handle prints as an address even where fmt cannot call methods, as
+	// within unexported fields.
+	value unique.Handle[string]
+}
 
 // Config is a whole onceledger.yaml after environment and defaults.
 type Config struct {

@@ -20,7 +20,7 @@ func (r *reader) text(v value, loose bool) (Text, bool) {
 	if !ok {
 		return Text{}, false
 	}
-	t := Text{origin: &origin{lines: r.lines}}
+	t := Text{origin: &origin{lines: func() []string { return r.lines }}}
 	switch n := v.node.(type) {
 	case *ast.StringNode:
 		t.Value, t.Pos = n.Value, startPos(n)

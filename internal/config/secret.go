@@ -1,18 +1,31 @@
 package config
 
-import "fmt"
+import (
+	"fmt"
+	"unique"
+)
 
 // hidden is what every secret prints as.
 const hidden = "[secret]"
 
 // NewSecret hides value.
-func NewSecret(value string) Secret { return Secret{value: value} }
+func NewSecret(value string) Secret {
+	if value == "" {
+		return Secret{}
+	}
+	return Secret{value: unique.Make(value)}
+}
 
 // Reveal returns the hidden value; never log it or put it in an error.
-func (s Secret) Reveal() string { return s.value }
+func (s Secret) Reveal() string {
+	if s.IsZero() {
+		return ""
+	}
+	return s.value.Value()
+}
 
 // IsZero reports whether there is nothing to hide.
-func (s Secret) IsZero() bool { return s.value == "" }
+func (s Secret) IsZero() bool { return s == Secret{} }
 
 // String implements fmt.Stringer.
 func (Secret) String() string { return hidden }

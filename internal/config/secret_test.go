@@ -15,11 +15,39 @@ import (
 	"github.com/onceledger/onceledger/internal/config"
 )
 
+// A secret that stands in the file itself is not printed with what was read around it.
+func TestALoadedConfigurationDoesNotPrintItsSecrets(t *testing.T) {
+	t.Parallel()
+	cfg, err := config.Load(write(t, `
+database: {url: "postgres://u:hunter2@db/x"}
+redis: {url: "redis://:hunter2@cache"}
+sources: {s: {provider: stripe, secrets: [whsec_hunter2], id: "body:id", rules: [{when: true, transfers: []}]}}
+`), env())
+	require.NoError(t, err)
+	type holder struct{ hidden any }
+	for _, subject := range []any{holder{*cfg}, holder{cfg.Sources}, &holder{cfg.Database.URL}, cfg, *cfg, cfg.Sources, cfg.Sources[0], cfg.Sources[0].Rules[0].When, &cfg.Sources[0].ID} {
+		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%d"} {
+			text := fmt.Sprintf(verb, subject)
+			require.NotContains(t, text, "hunter2")
+			require.NotContains(t, text, "68756e74657232")
+		}
+		text, err := json.Marshal(subject)
+		require.NoError(t, err)
+		require.NotContains(t, string(text), "hunter2")
+		text, err = yaml.Marshal(subject)
+		require.NoError(t, err)
+		require.NotContains(t, string(text), "hunter2")
+	}
+}
+
 func TestSecretsNeverPrint(t *testing.T) {
 	t.Parallel()
 	const value = "whsec_hunter2"
 	secret := config.NewSecret(value)
 	require.Equal(t, value, secret.Reveal())
+	require.True(t, secret == config.NewSecret(value))
+	require.True(t, config.NewSecret("").IsZero())
+	require.Empty(t, config.Secret{}.Reveal())
 	cfg := config.Config{
 		Database: config.Database{URL: secret},
 		Sources:  []config.Source{{Secrets: []config.Secret{secret}}},

@@ -255,12 +255,14 @@ func checkURL(many bool, schemes ...string) func(string) error {
 			parts = strings.Split(text, ",")
 		}
 		for _, part := range parts {
-			u, err := url.Parse(strings.TrimSpace(part))
-			if err != nil || u.Host == "" && u.Path == "" {
-				return fmt.Errorf("not a URL like %s://host", schemes[0])
-			}
-			if !slices.Contains(schemes, u.Scheme) {
+			scheme, rest, ok := strings.Cut(strings.TrimSpace(part), "://")
+			if !ok || !slices.Contains(schemes, scheme) {
 				return fmt.Errorf("must start with one of %s://", strings.Join(schemes, "://, "))
+			}
+			// Postgres knows lists of hosts, which net/url does not read.
+			host, _, _ := strings.Cut(rest, "/")
+			if _, err := url.Parse(part); rest == "" || err != nil && !strings.Contains(host, ",") {
+				return fmt.Errorf("is not a URL like %s://host:port", scheme)
 			}
 		}
 		return nil

@@ -16,9 +16,10 @@ const (
 	doubleQuoted
 )
 
-// origin is the file a Text was read from.
+// origin is the file a Text was read from. Secrets may stand there, so its
+// lines are behind a function, which fmt does not look into.
 type origin struct {
-	lines []string
+	lines func() []string
 	style style
 }
 
@@ -83,8 +84,9 @@ func ink(text string) (count int) {
 // find returns the place of the character that is not white space with count
 // such characters before it, from start on.
 func (o *origin) find(start Pos, count int) (Pos, bool) {
-	for i := start.Line - 1; i < len(o.lines); i++ {
-		column, rest := 1, o.lines[i]
+	lines := o.lines()
+	for i := start.Line - 1; i < len(lines); i++ {
+		column, rest := 1, lines[i]
 		if i == start.Line-1 {
 			for ; column < start.Column && rest != ""; column++ {
 				_, size := utf8.DecodeRuneInString(rest)
