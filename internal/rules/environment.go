@@ -70,7 +70,6 @@ func plan(env *cel.Env, checked *cel.Ast) (cel.Program, error) {
 type facts struct {
 	event *envelope.Event
 	body  any
-	texts map[string]string
 }
 
 // ResolveName returns a variable.
@@ -81,16 +80,35 @@ func (f *facts) ResolveName(name string) (any, bool) {
 	case "header":
 		return f.event.Header, true
 	case "event":
-		if f.texts == nil {
-			f.texts = map[string]string{
-				"id": f.event.ID, "type": f.event.Type, "source": f.event.Source,
-				"account": f.event.Account, "mode": f.event.Mode,
-			}
-		}
-		return f.texts, true
+		return (*eventTexts)(f.event), true
 	}
 	return nil, false
 }
 
 // Parent returns nil: there is no outer scope.
 func (f *facts) Parent() cel.Activation { return nil }
+
+// eventTexts is the variable event. CEL asks it for members by name; only where
+// it is used as a whole does it become a map.
+type eventTexts envelope.Event
+
+// FindStringKey returns a member.
+func (e *eventTexts) FindStringKey(name string) (any, bool) {
+	switch name {
+	case "id":
+		return e.ID, true
+	case "type":
+		return e.Type, true
+	case "source":
+		return e.Source, true
+	case "account":
+		return e.Account, true
+	case "mode":
+		return e.Mode, true
+	}
+	return nil, false
+}
+
+func (e *eventTexts) texts() map[string]string {
+	return map[string]string{"id": e.ID, "type": e.Type, "source": e.Source, "account": e.Account, "mode": e.Mode}
+}

@@ -32,6 +32,8 @@ func (a adapter) NativeToValue(v any) ref.Val {
 		return types.NewDynamicList(a, v)
 	case map[string]string:
 		return types.NewStringStringMap(a, v)
+	case *eventTexts:
+		return types.NewStringStringMap(a, v.texts())
 	case jsondoc.Number:
 		return decimal(v)
 	case jsondoc.Unstorable:
