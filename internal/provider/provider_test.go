@@ -184,6 +184,7 @@ func TestIgnoredSchemesDoNotCount(t *testing.T) {
 		"500 parts":         stamp + strings.Repeat(",v1="+digest, 500),
 		"17 parts":          stamp + strings.Repeat(",v1=00", 15) + ",v1=" + digest,
 		"two times":         stamp + ",t=1," + "v1=" + digest,
+		"an old time too":   "t=1," + good,
 		"only the digest":   digest,
 		"nothing":           "",
 	} {
@@ -195,10 +196,17 @@ func TestIgnoredSchemesDoNotCount(t *testing.T) {
 		stamp + strings.Repeat(",v1=00", 14) + ",v1=" + digest,
 	}}, body, now))
 
-	// A shared key says nothing about v1a, nor a public key about v1.
+	// A shared key says nothing about v1a.
 	standard := mustNew(t, configured("standard-webhooks", "whsec_b2xkIHNlY3JldA=="))
 	h := signedHeader(t, standard, "{}", now)
 	h.Set("Webhook-Signature", strings.Replace(h.Get("Webhook-Signature"), "v1,", "v1a,", 1))
+	require.ErrorIs(t, standard.Verify(h, []byte("{}"), now), ErrSignature)
+
+	h = signedHeader(t, standard, "{}", now)
+	signature := h.Get("Webhook-Signature")
+	h.Set("Webhook-Signature", strings.Repeat("v1, ", 15)+signature)
+	require.NoError(t, standard.Verify(h, []byte("{}"), now))
+	h.Set("Webhook-Signature", strings.Repeat("v1, ", 16)+signature)
 	require.ErrorIs(t, standard.Verify(h, []byte("{}"), now), ErrSignature)
 }
 
@@ -279,6 +287,43 @@ func TestOddSignaturesAreRefusedQuietly(t *testing.T) {
 	for _, lines := range refused {
 		require.ErrorIs(t, verify(lines), ErrSignature, lines)
 	}
+}
+
+func TestALongSignatureIsNotCut(t *testing.T) {
+	t.Parallel()
+	src := genericConfig()
+	src.HMAC.Algorithm = "sha512"
+	s := mustNew(t, src)
+	h := signedHeader(t, s, "{}", now)
+	require.NoError(t, s.Verify(h, []byte("{}"), now))
+	h.Set("X-Signature", h.Get("X-Signature")+"00")
+	require.ErrorIs(t, s.Verify(h, []byte("{}"), now), ErrSignature)
+}
+
+func TestUnixSeconds(t *testing.T) {
+	t.Parallel()
+	seconds, ok := unixSeconds("999999999999")
+	require.True(t, ok)
+	require.EqualValues(t, 999_999_999_999, seconds)
+	for _, stamp := range []string{"", "0000000000000", "1x", "-1", "+1", " 1", "1.0", "١"} {
+		_, ok := unixSeconds(stamp)
+		require.False(t, ok, stamp)
+	}
+}
+
+func TestAnEmptySignedIDIsRefused(t *testing.T) {
+	t.Parallel()
+	s := mustNew(t, configured("standard-webhooks", "whsec_b2xkIHNlY3JldA=="))
+	h, err := s.Sign([]byte("{}"), "", now)
+	require.NoError(t, err)
+	require.ErrorIs(t, s.Verify(h, []byte("{}"), now), ErrSignature)
+}
+
+func TestAPublicKeyAloneCannotSign(t *testing.T) {
+	t.Parallel()
+	s := mustNew(t, configured("standard-webhooks", "whpk_1SiA4o9hyqTCpIqC5V9HUakiiaeACeqfZTInDBbOir4="))
+	_, err := s.Sign([]byte("{}"), "msg_1", now)
+	require.ErrorContains(t, err, "sign request of src")
 }
 
 // An id that somebody adds to a genuine request must not become the event's.

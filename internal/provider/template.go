@@ -33,7 +33,7 @@ func parseTemplate(text string) (template, error) {
 		case bodyPart, stampPart, idPart:
 			t = append(t, text[:end])
 		default:
-			return nil, fmt.Errorf("%q is no placeholder; there are {body}, {timestamp} and {id}", text[:max(end, 1)])
+			return nil, fmt.Errorf("%q is no placeholder; there are {body}, {timestamp} and {id}", text)
 		}
 		text = text[end:]
 	}
