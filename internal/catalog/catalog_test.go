@@ -12,6 +12,8 @@ import (
 
 	"github.com/onceledger/onceledger/internal/catalog"
 	"github.com/onceledger/onceledger/internal/config"
+	"github.com/onceledger/onceledger/internal/rules"
+	"github.com/onceledger/onceledger/pkg/dlq"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -93,8 +95,8 @@ accounts:
   - {match: "*", limit: credits_must_not_exceed_debits, policy: record}
   - {match: "wallet:*", limit: debits_must_not_exceed_credits, policy: enforce}
   - {match: "wallet:h*"}
-  - {match: "wallet:house", limit: debits_must_not_exceed_credits, policy: record}
   - {match: "wallet:house*"}
+  - {match: "wallet:house", limit: debits_must_not_exceed_credits, policy: record}
 `)
 	require.NoError(t, err)
 	for name, want := range map[string]string{
@@ -110,6 +112,39 @@ accounts:
 	require.NoError(t, err)
 	_, ok := cat.AccountRule("wallet")
 	require.False(t, ok)
+}
+
+// The rules know what the provider says of its events: its spelling of
+// currencies, its modes and what its events mean.
+func TestRulesKnowTheirProvider(t *testing.T) {
+	t.Parallel()
+	cat, err := catalog.Load(example, exampleEnv())
+	require.NoError(t, err)
+	source, now := cat.Sources["stripe"], time.Unix(1_700_000_000, 0)
+	decide := func(body string) rules.Decision {
+		header, err := source.Sign([]byte(body), "", now)
+		require.NoError(t, err)
+		require.NoError(t, source.Verify(header, []byte(body), now))
+		return source.Rules.Decide(source.Event(header, []byte(body), now))
+	}
+	const body = `{"id":"evt_1","object":"event","livemode":true,"created":1700000000,"type":"charge.succeeded",
+		"data":{"object":{"id":"ch_1","status":"succeeded","customer":"cus_1","amount":1999,"currency":"usd"}}}`
+
+	charge := decide(body)
+	require.NoError(t, charge.Err)
+	require.Len(t, charge.Transfers, 1)
+	require.Equal(t, "stripe:receivable", charge.Transfers[0].Debit)
+	require.Equal(t, "wallet:cus_1", charge.Transfers[0].Credit)
+	require.Equal(t, "USD", charge.Transfers[0].Asset)
+	require.Equal(t, int64(1999), charge.Transfers[0].Amount)
+
+	test := decide(strings.Replace(body, `"livemode":true`, `"livemode":false`, 1))
+	require.Empty(t, test.Transfers)
+	require.Equal(t, dlq.ModeMismatch, test.Ignored)
+
+	// No rule reads the status, but for Stripe it carries meaning.
+	require.Equal(t, charge.Fingerprint, decide(body+" ").Fingerprint)
+	require.NotEqual(t, charge.Fingerprint, decide(strings.Replace(body, `"status":"succeeded"`, `"status":"failed"`, 1)).Fingerprint)
 }
 
 func TestAnUnreadableFileIsNoFault(t *testing.T) {

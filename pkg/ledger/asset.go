@@ -9,7 +9,7 @@ import (
 	"github.com/bojanz/currency"
 )
 
-// ErrCurrencyUnknown: an asset is neither an ISO 4217 currency nor declared.
+// ErrCurrencyUnknown says that an asset is neither an ISO 4217 currency nor declared.
 var ErrCurrencyUnknown = errors.New("asset is unknown")
 
 // maxAssetCode is the longest code of a declared asset in bytes.

@@ -10,11 +10,11 @@ import (
 
 // What can be wrong with an amount. Parse functions wrap one of these.
 var (
-	// ErrAmountFormat: the text is not a plain unsigned decimal number.
+	// ErrAmountFormat says that the text is not a plain unsigned decimal number.
 	ErrAmountFormat = errors.New("amount is not a plain decimal number")
-	// ErrAmountPrecision: the amount has more digits than its asset.
+	// ErrAmountPrecision says that the amount has more digits than its asset.
 	ErrAmountPrecision = errors.New("amount has more decimals than its asset")
-	// ErrAmountOverflow: the amount does not fit into 64 bits.
+	// ErrAmountOverflow says that the amount does not fit into 64 bits.
 	ErrAmountOverflow = errors.New("amount does not fit into 64 bits")
 )
 
@@ -79,11 +79,10 @@ func ParseMajorNumber(text string, exponent int) (int64, error) {
 // outside 0..MaxExponent counts as the nearest bound.
 func FormatMinor(amount int64, exponent int) string {
 	exponent = min(max(exponent, 0), MaxExponent)
-	sign, size := "", uint64(amount)
+	sign, digits := "", strconv.FormatInt(amount, 10)
 	if amount < 0 {
-		sign, size = "-", -uint64(amount)
+		sign, digits = "-", digits[1:]
 	}
-	digits := strconv.FormatUint(size, 10)
 	if exponent == 0 {
 		return sign + digits
 	}

@@ -47,6 +47,7 @@ func TestParseMajor(t *testing.T) {
 		{"19.990000000000000000000000000000", 2, 1999},
 		{"92233720368547758.07", 2, math.MaxInt64},
 		{"9.223372036854775807", 18, math.MaxInt64},
+		{"922337203685477580", 1, math.MaxInt64 - 7},
 		{"0.000000000000000001", 18, 1},
 	} {
 		for name, parse := range map[string]func(string, int) (int64, error){
@@ -84,7 +85,7 @@ func TestParseMajorRefuses(t *testing.T) {
 		{"1e1.5", 2, ledger.ErrAmountFormat}, {"1e31", 2, ledger.ErrAmountFormat}, {"0e-31", 2, ledger.ErrAmountFormat},
 		{"1e99999999999999999999", 2, ledger.ErrAmountFormat},
 		{"92233720368547758.08", 2, ledger.ErrAmountOverflow},
-		{"9223372036854775807", 1, ledger.ErrAmountOverflow},
+		{"9223372036854775807", 1, ledger.ErrAmountOverflow}, {"922337203685477581", 1, ledger.ErrAmountOverflow},
 		{"99999999999999999999999999", 0, ledger.ErrAmountOverflow},
 		{"1", 19, ledger.ErrAmountPrecision}, {"1", -1, ledger.ErrAmountPrecision},
 	} {
