@@ -1,8 +1,6 @@
 package envelope
 
-import (
-	"strings"
-)
+import "strings"
 
 const upperHex = "0123456789ABCDEF"
 
