@@ -47,6 +47,13 @@ func Load(path string, env func(string) (string, bool)) (*Config, error) {
 	return c, faults.In(path)
 }
 
+// FromEnv returns the defaults with what the environment says, for somebody who
+// has no file.
+func FromEnv(env func(string) (string, bool)) (*Config, error) {
+	c, faults := decode([]byte("{}"), env)
+	return c, faults.In("")
+}
+
 func readFile(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {

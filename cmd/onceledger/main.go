@@ -1,0 +1,48 @@
+// Command onceledger is the operator's tool: it runs a whole stack on this
+// machine, prepares databases and streams, checks configurations, sends test
+// events, and shows what became of every event and of every cent.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/onceledger/onceledger/internal/config"
+	"github.com/onceledger/onceledger/internal/devstack"
+	"github.com/onceledger/onceledger/internal/exit"
+	"github.com/onceledger/onceledger/internal/operator"
+)
+
+func main() {
+	devstack.Main() // the NATS server of a stack is this binary, executed again
+	os.Exit(run())
+}
+
+// run executes the command line. The first signal stops the command in order;
+// a second one ends the process at once.
+func run() int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop)
+	root := newRoot(&operator.Session{Env: os.LookupEnv, Out: os.Stdout})
+	if err := root.execute(ctx); err != nil {
+		report(err)
+		return exit.Code(err)
+	}
+	return exit.OK
+}
+
+// report prints an error. Faults of a configuration begin their lines, as
+// editors and CI expect of file:line:column.
+func report(err error) {
+	var faults config.Faults
+	if errors.As(err, &faults) {
+		fmt.Fprintln(os.Stderr, err)
+		return
+	}
+	fmt.Fprintln(os.Stderr, "onceledger:", err)
+}

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/onceledger/onceledger/internal/exit"
+	"github.com/onceledger/onceledger/internal/operator"
+	"github.com/onceledger/onceledger/internal/telemetry"
+)
+
+const rootHelp = `onceledger turns payment webhooks into ledger entries, each event exactly once.
+
+This command runs everything on this machine (up, demo), prepares a database
+and its streams (migrate), checks a configuration (config check), sends signed
+test events (send), and shows what became of events and money (event, account,
+dlq, audit).
+
+Where the system is, in this order: --data DIR of a stack that "onceledger up"
+runs; the variables DATABASE_URL, NATS_URL and REDIS_URL; the configuration
+file (--config, ONCELEDGER_CONFIG, or onceledger.yaml here).
+
+Exit codes: 0 done, 1 failed, 2 wrong arguments or configuration, 3 refused to
+start until something is changed, 4 the audit found a problem.`
+
+// root is the command line: the tree of commands and whether one has begun.
+type root struct {
+	*cobra.Command
+	began bool
+}
+
+// newRoot builds the tree. Every subcommand is listed here, one file each.
+func newRoot(s *operator.Session) *root {
+	r := &root{Command: &cobra.Command{
+		Use:           "onceledger",
+		Short:         "Payment webhooks in, ledger debits out, each exactly once",
+		Long:          rootHelp,
+		Version:       telemetry.Version(),
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Args:          noSuchCommand,
+		RunE:          help,
+	}}
+	r.PersistentPreRun = func(*cobra.Command, []string) { r.began = true }
+	r.SetOut(s.Out)
+	r.CompletionOptions.HiddenDefaultCmd = true
+
+	flags := r.PersistentFlags()
+	flags.StringVar(&s.Data, "data", "", "`DIR` of a stack that \"onceledger up\" runs; replaces the URLs")
+	flags.StringVar(&s.Config, "config", "", "configuration `FILE` (default ONCELEDGER_CONFIG, or onceledger.yaml)")
+	flags.BoolVar(&s.JSON, "json", false, "print JSON, one object or one a line")
+
+	r.AddCommand(
+		newMigrate(s),
+		newConfig(s),
+	)
+	return r
+}
+
+// execute runs the command line. What goes wrong before a command begins is a
+// mistake in its arguments.
+func (r *root) execute(ctx context.Context) error {
+	cmd, err := r.ExecuteContextC(ctx)
+	if err != nil && !r.began {
+		return exit.Usagef("%w\nsee: %s --help", err, cmd.CommandPath())
+	}
+	return err
+}
+
+// group returns a command that only holds others.
+func group(use, short string, commands ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{Use: use, Short: short, Args: noSuchCommand, RunE: help}
+	cmd.AddCommand(commands...)
+	return cmd
+}
+
+func help(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+
+// noSuchCommand answers a word that names no subcommand.
+func noSuchCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	message := fmt.Sprintf("unknown command %q for %q", args[0], cmd.CommandPath())
+	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+		message += fmt.Sprintf("; did you mean %q?", near[0])
+	}
+	return errors.New(message)
+}
