@@ -114,7 +114,8 @@ type Account struct {
 	Match Text
 	// Limit is "debits_must_not_exceed_credits", "credits_must_not_exceed_debits" or empty.
 	Limit string
-	// Policy is "enforce" (a spend is refused) or "record" (a fact is posted and marked).
+	// Policy is "enforce" (a spend is refused) or "record" (a fact is posted and
+	// marked); empty where Limit is.
 	Policy string
 }
 
@@ -139,7 +140,7 @@ type Source struct {
 	ID, Type, Time, Account, LiveMode Text
 	// Fingerprint lists body paths that carry the event's meaning.
 	Fingerprint []Text
-	// Retry overrides the budget of this source; nil keeps Config.Retry.
+	// Retry is the source's own budget, complete; nil keeps Config.Retry.
 	Retry *Retry
 	Rules []Rule
 	Pos   Pos
