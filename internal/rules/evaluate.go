@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -193,9 +194,4 @@ func (s *Set) operationKey(v ref.Val, f *facts) (string, *refusal) {
 	return string(key), nil
 }
 
-func (s *Set) scope() string {
-	if s.source.OperationScope != "" {
-		return s.source.OperationScope
-	}
-	return s.source.Name.Value
-}
+func (s *Set) scope() string { return cmp.Or(s.source.OperationScope, s.source.Name.Value) }

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
@@ -63,7 +64,7 @@ func modeFingerprint(mode string) [32]byte {
 func (s *Set) hash() int64 {
 	h := []byte("rules:")
 	for _, text := range []string{
-		semantics, s.source.Name.Value, s.scope(), s.mode(), s.source.Unmatched,
+		semantics, s.source.Name.Value, s.scope(), s.mode(), cmp.Or(s.source.Unmatched, "ignore"),
 		s.preset.Name, strconv.FormatBool(s.preset.HasMode), strconv.FormatBool(s.preset.LowerCurrency),
 	} {
 		h = appendNetstring(h, text)

@@ -164,6 +164,20 @@ func TestFingerprintOfUnreadableBodies(t *testing.T) {
 	require.NotEqual(t, set.Decide(stripeEvent(`{`)).Fingerprint, set.Decide(stripeEvent(`{"`)).Fingerprint)
 }
 
+func TestFingerprintTellsMissingFromNull(t *testing.T) {
+	t.Parallel()
+	src := genericSource(func(*config.Transfer) {})
+	src.Fingerprint = []config.Text{text("a"), text("b")}
+	set := compile(t, src, generic)
+	seen := map[[32]byte]string{}
+	for _, members := range []string{``, `,"a":null`, `,"b":null`, `,"a":null,"b":null`, `,"a":""`, `,"a":{}`, `,"a":"b"`, `,"b":"b"`} {
+		d := set.Decide(genericEvent(`{"id":"1","customer":"c","currency":"EUR","amount":1` + members + `}`))
+		require.NoError(t, d.Err)
+		require.NotContains(t, seen, d.Fingerprint, members)
+		seen[d.Fingerprint] = members
+	}
+}
+
 // The paths of a list index, and of what a loop reads.
 func TestFingerprintOfLists(t *testing.T) {
 	t.Parallel()

@@ -21,6 +21,8 @@
 package rules
 
 import (
+	"cmp"
+
 	"github.com/onceledger/onceledger/internal/config"
 	"github.com/onceledger/onceledger/internal/jsondoc"
 	"github.com/onceledger/onceledger/pkg/dlq"
@@ -137,9 +139,4 @@ func (s *Set) otherMode(ev *envelope.Event) Decision {
 	return d
 }
 
-func (s *Set) mode() string {
-	if s.source.Mode == "" {
-		return "live"
-	}
-	return s.source.Mode
-}
+func (s *Set) mode() string { return cmp.Or(s.source.Mode, "live") }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/onceledger/onceledger/internal/config"
 	"github.com/onceledger/onceledger/internal/rules"
@@ -211,6 +212,25 @@ func TestDecideIsBoundedAndNeverPanics(t *testing.T) {
 	d := compile(t, stripeSource(r), stripe).Decide(ev)
 	require.Equal(t, dlq.RuleError, d.Parked)
 	require.ErrorContains(t, d.Err, "cost limit")
+}
+
+func TestDecideIsSafeForConcurrentUse(t *testing.T) {
+	t.Parallel()
+	set := compile(t, stripeSource(chargeRule()), stripe)
+	var group errgroup.Group
+	for worker := range 8 {
+		group.Go(func() error {
+			for i := range 200 {
+				want := int64(worker*1000 + i + 1)
+				d := set.Decide(stripeEvent(stripeBody(fmt.Sprintf(`"amount":%d,"currency":"eur"`, want))))
+				if len(d.Transfers) != 1 || d.Transfers[0].Amount != want {
+					return fmt.Errorf("amount %d: %+v", want, d)
+				}
+			}
+			return nil
+		})
+	}
+	require.NoError(t, group.Wait())
 }
 
 func TestVersionFollowsWhatDecides(t *testing.T) {
