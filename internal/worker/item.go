@@ -93,12 +93,8 @@ func (w *worker) read(msg jetstream.Msg) (*item, error) {
 	incarnation := w.incarnation()
 	it.event, err = envelope.Decode(msg.Headers(), msg.Data())
 	if err != nil {
-		it.event = &envelope.Event{
-			Source: "unknown",
-			ID:     fmt.Sprintf("message/%d/%d", incarnation.UnixMicro(), it.seq),
-			Time:   it.stored,
-			Data:   msg.Data(),
-		}
+		key := dedupe.Unreadable(dedupe.Position{StreamCreated: incarnation, Seq: it.seq})
+		it.event = &envelope.Event{Source: key.Source, ID: key.ID, Time: it.stored, Data: msg.Data()}
 		it.decision = rules.Decision{Parked: dlq.BadEnvelope, Err: err}
 	} else {
 		it.decision = w.decide(it.event)

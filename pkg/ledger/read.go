@@ -1,0 +1,186 @@
+package ledger
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Account is one account in one asset, amounts in minor units.
+type Account struct {
+	Name string
+	Asset
+	DebitsPosted, CreditsPosted   int64
+	DebitsPending, CreditsPending int64
+	// Limit is nil where the account has none.
+	Limit  *Limit
+	Opened time.Time
+}
+
+// Balance is credits less debits: what we owe the owner of a wallet, and, below
+// zero, what an account such as a provider's receivable owes us.
+func (a *Account) Balance() int64 { return a.CreditsPosted - a.DebitsPosted }
+
+// Overdrawn reports whether the account is over its limit: only what a provider
+// reports as a fact can bring it there.
+func (a *Account) Overdrawn() bool {
+	switch {
+	case a.Limit == nil:
+		return false
+	case a.Limit.Rule == DebitsMustNotExceedCredits:
+		return a.DebitsPosted > a.CreditsPosted-a.DebitsPending
+	default:
+		return a.CreditsPosted > a.DebitsPosted-a.CreditsPending
+	}
+}
+
+// AccountFilter selects accounts; its zero value selects all, without a bound.
+type AccountFilter struct {
+	// Prefix of the name, Asset of the account; empty selects any.
+	Prefix, Asset string
+	// After is the account that the page before ended with.
+	AfterName, AfterAsset string
+	// Limit bounds the page.
+	Limit int
+}
+
+// beyond sorts after every name that begins like the text before it.
+const beyond = "\U0010FFFF\U0010FFFF\U0010FFFF\U0010FFFF"
+
+// Accounts returns a page of accounts, ordered by name and asset.
+func Accounts(ctx context.Context, q Querier, f AccountFilter) ([]*Account, error) {
+	found, err := q.Query(ctx, accountsSQL+`
+		WHERE (a.name, a.asset) > ($1, $2) AND a.name >= $3 AND a.name <= $4 AND ($5 = '' OR a.asset = $5)
+		ORDER BY a.name, a.asset
+		LIMIT NULLIF($6, 0)`, f.AfterName, f.AfterAsset, f.Prefix, f.Prefix+beyond, f.Asset, f.Limit)
+	return collectAccounts(found, err)
+}
+
+// Balances returns one account in all its assets.
+func Balances(ctx context.Context, q Querier, name string) ([]*Account, error) {
+	found, err := q.Query(ctx, accountsSQL+`
+		WHERE a.name = $1
+		ORDER BY a.asset`, name)
+	return collectAccounts(found, err)
+}
+
+const accountsSQL = `
+	SELECT a.name, a.asset, d.exponent, a.debits_posted, a.credits_posted, a.debits_pending, a.credits_pending,
+	       a.balance_limit, a.limit_policy, a.opened_at
+	FROM accounts a
+	LEFT JOIN assets d ON d.code = a.asset`
+
+func collectAccounts(found pgx.Rows, err error) ([]*Account, error) {
+	if err != nil {
+		return nil, fmt.Errorf("read accounts: %w", err)
+	}
+	accounts, err := pgx.CollectRows(found, scanAccount)
+	if err != nil {
+		return nil, fmt.Errorf("read accounts: %w", err)
+	}
+	return accounts, nil
+}
+
+func scanAccount(found pgx.CollectableRow) (*Account, error) {
+	var (
+		a            Account
+		exponent     *int
+		rule, policy *string
+	)
+	err := found.Scan(&a.Name, &a.Code, &exponent, &a.DebitsPosted, &a.CreditsPosted, &a.DebitsPending, &a.CreditsPending,
+		&rule, &policy, &a.Opened)
+	if err != nil {
+		return nil, err
+	}
+	if exponent != nil {
+		a.Exponent = *exponent
+	} else if iso, ok := isoAsset(a.Code); ok {
+		a.Exponent = iso.Exponent
+	}
+	if rule != nil && policy != nil {
+		a.Limit = &Limit{Rule: LimitRule(*rule), Enforce: *policy == "enforce"}
+	}
+	return &a, nil
+}
+
+// DeclaredAssets returns ISO 4217 with the assets this ledger has declared.
+func DeclaredAssets(ctx context.Context, q Querier) (*Assets, error) {
+	found, err := q.Query(ctx, `SELECT code, exponent FROM assets`)
+	if err != nil {
+		return nil, fmt.Errorf("read assets: %w", err)
+	}
+	declared, err := pgx.CollectRows(found, pgx.RowToStructByPos[Asset])
+	if err != nil {
+		return nil, fmt.Errorf("read assets: %w", err)
+	}
+	return NewAssets(declared)
+}
+
+// Entry is one transfer as it was posted.
+type Entry struct {
+	// EventNo and N place the transfer in its event, and in every statement.
+	EventNo int64
+	N       int16
+	Transfer
+	Posted time.Time
+}
+
+// Statement returns a page of an account's entries in one asset, ordered by
+// event number and N. after is the entry that the page before ended with; the
+// first page begins after event -1. The order is that of event numbers, which
+// rise with time only roughly.
+func Statement(ctx context.Context, q Querier, account, asset string, after Entry, limit int) ([]*Entry, error) {
+	found, err := q.Query(ctx, `
+		SELECT event_no, n, operation, debit, credit, asset, amount, created_at
+		FROM (
+			(SELECT *
+			 FROM transfers
+			 WHERE debit = $1 AND asset = $2 AND (event_no, n) > ($3, $4)
+			 ORDER BY event_no, n
+			 LIMIT $5)
+			UNION ALL
+			(SELECT *
+			 FROM transfers
+			 WHERE credit = $1 AND asset = $2 AND (event_no, n) > ($3, $4)
+			 ORDER BY event_no, n
+			 LIMIT $5)
+		) AS t
+		ORDER BY event_no, n
+		LIMIT $5`, account, asset, after.EventNo, after.N, limit)
+	return collectEntries(found, err)
+}
+
+// Posted returns the transfers of events, by event number, in their order.
+func Posted(ctx context.Context, q Querier, events []int64) (map[int64][]*Entry, error) {
+	found, err := q.Query(ctx, `
+		SELECT event_no, n, operation, debit, credit, asset, amount, created_at
+		FROM transfers
+		WHERE event_no = ANY($1)
+		ORDER BY event_no, n`, events)
+	entries, err := collectEntries(found, err)
+	if err != nil {
+		return nil, err
+	}
+	byEvent := make(map[int64][]*Entry)
+	for _, e := range entries {
+		byEvent[e.EventNo] = append(byEvent[e.EventNo], e)
+	}
+	return byEvent, nil
+}
+
+func collectEntries(found pgx.Rows, err error) ([]*Entry, error) {
+	if err != nil {
+		return nil, fmt.Errorf("read transfers: %w", err)
+	}
+	entries, err := pgx.CollectRows(found, func(row pgx.CollectableRow) (*Entry, error) {
+		var e Entry
+		err := row.Scan(&e.EventNo, &e.N, &e.Operation, &e.Debit, &e.Credit, &e.Transfer.Asset, &e.Amount, &e.Posted)
+		return &e, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read transfers: %w", err)
+	}
+	return entries, nil
+}
