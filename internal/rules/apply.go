@@ -17,7 +17,7 @@ const (
 func (s *Set) apply(f *facts) Decision {
 	outcomes := make([]byte, len(s.rules))
 	var first *refusal
-	any := false
+	applies := false
 	for i := range s.rules {
 		holds, refused := s.rules[i].when.holds(f)
 		switch {
@@ -27,13 +27,13 @@ func (s *Set) apply(f *facts) Decision {
 				first = refused
 			}
 		case holds:
-			outcomes[i], any = matched, true
+			outcomes[i], applies = matched, true
 		default:
 			outcomes[i] = unmatched
 		}
 	}
 	d := Decision{Fingerprint: s.sum(f, outcomes)}
-	if first == nil && !any && s.source.Unmatched == "park" {
+	if first == nil && !applies && s.source.Unmatched == "park" {
 		first = refuse(dlq.Unmatched, "no rule matches an event of type %q", clip(f.event.Type))
 	}
 	if first == nil {

@@ -24,6 +24,7 @@ var (
 // adapter shows the values of jsondoc to CEL.
 type adapter struct{}
 
+// NativeToValue returns v as a value of CEL.
 func (a adapter) NativeToValue(v any) ref.Val {
 	switch v := v.(type) {
 	case map[string]any:
@@ -45,8 +46,10 @@ func (a adapter) NativeToValue(v any) ref.Val {
 // decimal is a JSON number that is no int64.
 type decimal jsondoc.Number
 
+// ConvertToNative is an error: nothing needs it.
 func (d decimal) ConvertToNative(t reflect.Type) (any, error) { return noNative(d, t) }
 
+// ConvertToType gives the text as it was written; no other type holds the value exactly.
 func (d decimal) ConvertToType(t ref.Type) ref.Val {
 	switch t {
 	case types.StringType:
@@ -57,9 +60,14 @@ func (d decimal) ConvertToType(t ref.Type) ref.Val {
 	return types.NewErr("a decimal does not convert to %s; use minor() or major()", t.TypeName())
 }
 
+// Equal compares by exact value.
 func (d decimal) Equal(other ref.Val) ref.Val { return equal(d, other) }
-func (d decimal) Type() ref.Type              { return decimalType }
-func (d decimal) Value() any                  { return jsondoc.Number(d) }
+
+// Type returns the type CEL knows it by.
+func (d decimal) Type() ref.Type { return decimalType }
+
+// Value returns the value without CEL.
+func (d decimal) Value() any { return jsondoc.Number(d) }
 
 // integer returns the digits of an integer that is too long for an int.
 func (d decimal) integer() (digits string, ok bool) {
@@ -74,11 +82,20 @@ func (d decimal) integer() (digits string, ok bool) {
 // unstorable is a string that no rule may use, since it cannot be stored.
 type unstorable jsondoc.Unstorable
 
+// ConvertToNative is an error: nothing needs it.
 func (u unstorable) ConvertToNative(t reflect.Type) (any, error) { return noNative(u, t) }
-func (u unstorable) ConvertToType(ref.Type) ref.Val              { return u.refusal().value() }
-func (u unstorable) Equal(ref.Val) ref.Val                       { return u.refusal().value() }
-func (u unstorable) Type() ref.Type                              { return unstorableType }
-func (u unstorable) Value() any                                  { return jsondoc.Unstorable(u) }
+
+// ConvertToType is a refusal, as is every use.
+func (u unstorable) ConvertToType(ref.Type) ref.Val { return u.refusal().value() }
+
+// Equal is a refusal, as is every use.
+func (u unstorable) Equal(ref.Val) ref.Val { return u.refusal().value() }
+
+// Type returns the type CEL knows it by.
+func (u unstorable) Type() ref.Type { return unstorableType }
+
+// Value returns the value without CEL.
+func (u unstorable) Value() any { return jsondoc.Unstorable(u) }
 
 func (u unstorable) refusal() *refusal {
 	return refuse(dlq.UnstorableText, "%q holds a NUL, half a surrogate pair or invalid UTF-8", clip(string(u)))
@@ -87,19 +104,25 @@ func (u unstorable) refusal() *refusal {
 // operation is what op() returns: the kind and the parts of a money key.
 type operation []string
 
+// ConvertToNative is an error: nothing needs it.
 func (o operation) ConvertToNative(t reflect.Type) (any, error) { return noNative(o, t) }
 
+// ConvertToType is an error: an operation is no text.
 func (o operation) ConvertToType(t ref.Type) ref.Val {
 	return types.NewErr("an operation does not convert to %s", t.TypeName())
 }
 
+// Equal compares all parts.
 func (o operation) Equal(other ref.Val) ref.Val {
 	p, ok := other.(operation)
 	return types.Bool(ok && reflect.DeepEqual(o, p))
 }
 
+// Type returns the type CEL knows it by.
 func (o operation) Type() ref.Type { return operationType }
-func (o operation) Value() any     { return []string(o) }
+
+// Value returns the value without CEL.
+func (o operation) Value() any { return []string(o) }
 
 func noNative(v ref.Val, t reflect.Type) (any, error) {
 	return nil, fmt.Errorf("convert %s to %v: not supported", v.Type().TypeName(), t)
