@@ -22,6 +22,10 @@ import (
 // ErrSchema is returned where the database is older or newer than the program.
 var ErrSchema = errors.New("postgres: database schema and program do not fit")
 
+// migrateTries is how many seconds a process waits for another's migration: it
+// asks once a second.
+const migrateTries = 300
+
 //go:embed sql/*.sql
 var ownSQL embed.FS
 
@@ -71,7 +75,7 @@ func newProvider(db *sql.DB, s set) (*goose.Provider, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open migrations %s: %w", s.table, err)
 	}
-	locker, err := lock.NewPostgresSessionLocker()
+	locker, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(1, migrateTries))
 	if err != nil {
 		return nil, fmt.Errorf("open migration lock: %w", err)
 	}

@@ -13,7 +13,9 @@ BEGIN
     EXCEPTION
         WHEN duplicate_object OR unique_violation THEN NULL; -- another database's migration was first
     END;
-    IF NOT pg_has_role(current_user, 'onceledger_worker', 'MEMBER') THEN
+    -- Since Postgres 16 the maker of a role is a member who may not take it.
+    IF NOT pg_has_role(current_user, 'onceledger_worker',
+                       CASE WHEN current_setting('server_version_num')::int >= 160000 THEN 'SET' ELSE 'MEMBER' END) THEN
         EXECUTE format('GRANT onceledger_worker TO %I', current_user);
     END IF;
     EXECUTE format('GRANT USAGE ON SCHEMA %I TO onceledger_worker', current_schema());

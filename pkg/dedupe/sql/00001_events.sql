@@ -31,7 +31,7 @@ CREATE TABLE events (
     PRIMARY KEY (source, event_id, variant),
     CONSTRAINT events_state CHECK (state IN ('pending', 'processing', 'completed', 'failed', 'discarded')),
     CONSTRAINT events_outcome CHECK (
-        CASE WHEN state = 'completed' THEN outcome IN ('applied', 'ignored', 'duplicate_operation')
+        CASE WHEN state = 'completed' THEN outcome IS NOT NULL AND outcome IN ('applied', 'ignored', 'duplicate_operation')
              ELSE outcome IS NULL
         END),
     CONSTRAINT events_failed_has_reason CHECK (state <> 'failed' OR reason IS NOT NULL),

@@ -22,7 +22,7 @@ CREATE TABLE accounts (
     CONSTRAINT accounts_limit_known CHECK (
         balance_limit IN ('debits_must_not_exceed_credits', 'credits_must_not_exceed_debits')),
     CONSTRAINT accounts_policy_known CHECK (
-        limit_policy IN ('enforce', 'record') AND balance_limit IS NOT NULL OR limit_policy IS NULL AND balance_limit IS NULL),
+        limit_policy IN ('enforce', 'record') AND (limit_policy IS NULL) = (balance_limit IS NULL)),
     -- The last guard: what the worker decided is what holds.
     CONSTRAINT accounts_limit CHECK (
         limit_policy IS DISTINCT FROM 'enforce'

@@ -1,0 +1,243 @@
+package postgres_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/onceledger/onceledger/internal/postgres"
+	"github.com/onceledger/onceledger/internal/postgres/pgtest"
+)
+
+// insertEvent inserts an event; its arguments are number, id, state, outcome and reason.
+const insertEvent = `
+	INSERT INTO events (no, source, event_id, variant, state, outcome, reason, type, occurred_at,
+	                    body_hash, fingerprint, rules_version, stream_created, seq)
+	VALUES ($1, 's', $2, '', $3, $4, $5, 't', now(), decode(repeat('00', 32), 'hex'), decode(repeat('00', 32), 'hex'), 1, now(), 1)`
+
+// copyEvent inserts event 3 once more, as number 10.
+const copyEvent = `
+	INSERT INTO events (no, source, event_id, variant, state, type, occurred_at, body_hash, fingerprint, rules_version, stream_created, seq)
+	SELECT 10, source, 'copy', variant, state, type, occurred_at, body_hash, fingerprint, rules_version, stream_created, seq
+	FROM events
+	WHERE no = 3`
+
+// book returns the URL of a schema with one of everything, committed.
+func book(t *testing.T) string {
+	t.Helper()
+	url := pgtest.Migrated(t, stack.DatabaseURL)
+	worker := pgtest.Open(t, url, postgres.Worker)
+	for _, event := range [][]any{
+		{1, "done", "completed", "applied", nil},
+		{2, "parked", "failed", nil, "bad_json"},
+		{3, "waiting", "pending", nil, nil},
+	} {
+		_, err := worker.Exec(t.Context(), insertEvent, event...)
+		require.NoError(t, err)
+	}
+	for _, statement := range []string{
+		`INSERT INTO assets VALUES ('GEMS', 0)`,
+		`INSERT INTO operations VALUES ('op', 1, 'a', 'b', 'EUR', 5)`,
+		`INSERT INTO transfers (event_no, n, operation, debit, credit, asset, amount) VALUES (1, 0, 'op', 'a', 'b', 'EUR', 5)`,
+		`INSERT INTO accounts (name, asset, debits_posted, balance_limit, limit_policy) VALUES ('a', 'EUR', 5, 'debits_must_not_exceed_credits', 'record')`,
+		`INSERT INTO accounts (name, asset, credits_posted) VALUES ('b', 'EUR', 5)`,
+		`INSERT INTO accounts (name, asset, credits_posted, debits_posted, balance_limit, limit_policy) VALUES ('c', 'EUR', 5, 5, 'debits_must_not_exceed_credits', 'enforce')`,
+	} {
+		_, err := worker.Exec(t.Context(), statement)
+		require.NoError(t, err, statement)
+	}
+	return url
+}
+
+// Statements that would rewrite history. None is possible for the worker's
+// role, and none for the owner of the tables, who has every right.
+var rewriting = []string{
+	`UPDATE transfers SET amount = 1`,
+	`UPDATE transfers SET amount = amount`,
+	`DELETE FROM transfers`,
+	`TRUNCATE transfers`,
+	`MERGE INTO transfers t USING (VALUES (1)) v (no) ON t.event_no = v.no WHEN MATCHED THEN DELETE`,
+	`INSERT INTO transfers (event_no, n, operation, debit, credit, asset, amount) VALUES (1, 0, 'op', 'a', 'b', 'EUR', 9)
+	 ON CONFLICT (event_no, n) DO UPDATE SET amount = excluded.amount`,
+	`DELETE FROM events`,
+	`DELETE FROM events WHERE state = 'failed'`,
+	`TRUNCATE events`,
+	`TRUNCATE events, transfers, operations, accounts CASCADE`,
+	`UPDATE events SET no = 9 WHERE state = 'failed'`,
+	`UPDATE events SET event_id = 'other' WHERE state = 'failed'`,
+	`UPDATE events SET created_at = now() + interval '1 day' WHERE state = 'failed'`,
+	`DELETE FROM accounts`,
+	`TRUNCATE accounts`,
+	`TRUNCATE operations`,
+	`UPDATE accounts SET name = 'z'`,
+	`UPDATE accounts SET asset = 'USD'`,
+}
+
+// Statements that the worker's role may say, and the guards refuse.
+var guarded = []string{
+	`UPDATE events SET state = 'failed', outcome = NULL, reason = 'bad_json' WHERE state = 'completed'`,
+	`UPDATE events SET outcome = 'ignored' WHERE state = 'completed'`,
+	`UPDATE events SET seq = 2 WHERE state = 'completed'`,
+	`UPDATE events SET decided_at = now() WHERE state = 'completed'`,
+	`UPDATE operations SET amount = 1`,
+	`UPDATE operations SET event_no = 2`,
+	`DELETE FROM operations`,
+	`UPDATE accounts SET debits_posted = debits_posted - 1 WHERE debits_posted > 0`,
+	`UPDATE accounts SET credits_posted = 0`,
+	`INSERT INTO operations VALUES ('op', 2, 'a', 'b', 'EUR', 6) ON CONFLICT (key) DO UPDATE SET amount = excluded.amount`,
+}
+
+// Statements that only rights stop: the owner of the database may do them.
+var administering = []string{
+	`UPDATE accounts SET balance_limit = NULL, limit_policy = NULL`,
+	`UPDATE accounts SET limit_policy = 'record'`,
+	`UPDATE accounts SET opened_at = now()`,
+	`UPDATE assets SET exponent = 3`,
+	`DELETE FROM assets`,
+	`ALTER TABLE transfers DISABLE TRIGGER ALL`,
+	`ALTER TABLE events DISABLE TRIGGER events_guard`,
+	`DROP TRIGGER transfers_guard ON transfers`,
+	`DROP FUNCTION transfers_guard() CASCADE`,
+	`CREATE OR REPLACE FUNCTION transfers_guard() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN OLD; END'`,
+	`CREATE RULE r AS ON INSERT TO transfers DO INSTEAD NOTHING`,
+	`DROP TABLE transfers`,
+	`DROP TABLE events CASCADE`,
+	`ALTER TABLE accounts DROP CONSTRAINT accounts_limit`,
+	`CREATE TABLE mine (x int)`,
+	`SET session_replication_role = replica`,
+	`SELECT setval('event_numbers', 0)`,
+	`DROP SEQUENCE event_numbers`,
+	`INSERT INTO ledger_migrations (version_id, is_applied) VALUES (9, true)`,
+	`DELETE FROM dedupe_migrations`,
+}
+
+func TestTheWorkersRoleCannotRewriteHistory(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Open(t, book(t), postgres.Worker)
+	for _, statement := range append(administering, rewriting...) {
+		_, err := pool.Exec(t.Context(), statement)
+		require.Error(t, err, statement)
+		requireState(t, err, "42501") // insufficient_privilege
+	}
+	for _, statement := range guarded {
+		_, err := pool.Exec(t.Context(), statement)
+		require.Error(t, err, statement)
+		requireState(t, err, "23001") // restrict_violation
+	}
+}
+
+func TestTheOwnerCannotRewriteHistory(t *testing.T) {
+	t.Parallel()
+	url := book(t)
+	for outcome, url := range map[string]string{
+		"in an ordinary session":                  url,
+		"in a session that switches triggers off": pgtest.With(t, url, "session_replication_role", "replica"),
+	} {
+		t.Run(outcome, func(t *testing.T) {
+			pool := pgtest.Open(t, url, postgres.Owner)
+			for _, statement := range append(guarded, rewriting...) {
+				_, err := pool.Exec(t.Context(), statement)
+				require.Error(t, err, statement)
+				requireState(t, err, "23001")
+			}
+		})
+	}
+}
+
+func TestTheWorkersRoleMayDoItsWork(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Open(t, book(t), postgres.Worker)
+	for _, statement := range []string{
+		`SELECT * FROM events, transfers, operations, accounts, assets`,
+		`SELECT * FROM accounts FOR NO KEY UPDATE`,
+		`SELECT * FROM events FOR NO KEY UPDATE`,
+		`UPDATE accounts SET debits_posted = debits_posted + 1, credits_posted = credits_posted + 1`,
+		`UPDATE events SET state = 'completed', outcome = 'ignored', reason = NULL WHERE state = 'failed'`,
+		`UPDATE events SET attempts = 1, first_failed_at = now(), next_try_at = now() WHERE state = 'pending'`,
+		`SELECT nextval('event_numbers')`,
+	} {
+		_, err := pool.Exec(t.Context(), statement)
+		require.NoError(t, err, statement)
+	}
+}
+
+func TestOnlyTheInsertingTransactionRewritesItsRows(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Open(t, book(t), postgres.Worker)
+	insert := func(t *testing.T, tx pgx.Tx) {
+		_, err := tx.Exec(t.Context(), insertEvent, 10, "new", "completed", "applied", nil)
+		require.NoError(t, err)
+		_, err = tx.Exec(t.Context(), `INSERT INTO operations VALUES ('new', 10, 'a', 'b', 'EUR', 5)`)
+		require.NoError(t, err)
+	}
+	rewrite := []string{
+		`UPDATE events SET outcome = 'ignored' WHERE no = 10`,
+		`UPDATE events SET state = 'failed', outcome = NULL, reason = 'rule_error' WHERE no = 10`, // twice in one transaction
+		`UPDATE events SET state = 'completed', outcome = 'applied', reason = NULL WHERE no = 10`,
+		`UPDATE operations SET amount = 6 WHERE key = 'new'`,
+		`DELETE FROM operations WHERE key = 'new'`,
+		`INSERT INTO operations VALUES ('new', 10, 'a', 'b', 'EUR', 7)`,
+	}
+	tx, err := pool.Begin(t.Context())
+	require.NoError(t, err)
+	insert(t, tx)
+	for _, statement := range rewrite {
+		_, err := tx.Exec(t.Context(), statement)
+		require.NoError(t, err, statement)
+	}
+	require.NoError(t, tx.Commit(t.Context()))
+	for _, statement := range rewrite[:5] {
+		_, err := pool.Exec(t.Context(), statement)
+		requireState(t, err, "23001")
+	}
+
+	// A transaction that completes a row it did not insert is not the inserting one.
+	tx, err = pool.Begin(t.Context())
+	require.NoError(t, err)
+	defer func() { _ = tx.Rollback(t.Context()) }()
+	_, err = tx.Exec(t.Context(), `SELECT FROM events WHERE no = 1 FOR UPDATE`) // a lock makes no row its own
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context(), `UPDATE events SET outcome = 'ignored' WHERE no = 1`)
+	requireState(t, err, "23001")
+}
+
+func TestTheDatabaseRefusesRowsThatMeanNothing(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Open(t, book(t), postgres.Worker)
+	event := func(args ...any) []any { return append([]any{insertEvent}, args...) }
+	statement := func(sql string) []any { return []any{sql} }
+	for outcome, c := range map[string][]any{
+		"completed without an outcome":    event(10, "x", "completed", nil, nil),
+		"completed with an odd outcome":   event(10, "x", "completed", "perhaps", nil),
+		"failed with an outcome":          event(10, "x", "failed", "applied", "bad_json"),
+		"failed without a reason":         event(10, "x", "failed", nil, nil),
+		"an odd state":                    event(10, "x", "done", nil, nil),
+		"a negative number":               event(-1, "x", "pending", nil, nil),
+		"a number twice":                  event(1, "x", "pending", nil, nil),
+		"a letter of an event in process": statement(`UPDATE events SET state = 'processing', dlq_seq = 1 WHERE no = 3`),
+		"an odd variant":                  statement(strings.Replace(copyEvent, "'copy', variant", "'copy', 'v'", 1)),
+		"money for nothing":               statement(`INSERT INTO transfers (event_no, n, operation, debit, credit, asset, amount) VALUES (9, 0, 'op', 'a', 'b', 'EUR', 0)`),
+		"money backwards":                 statement(`INSERT INTO transfers (event_no, n, operation, debit, credit, asset, amount) VALUES (9, 0, 'op', 'a', 'b', 'EUR', -1)`),
+		"money in a circle":               statement(`INSERT INTO transfers (event_no, n, operation, debit, credit, asset, amount) VALUES (9, 0, 'op', 'a', 'a', 'EUR', 1)`),
+		"a transfer twice":                statement(`INSERT INTO transfers (event_no, n, operation, debit, credit, asset, amount) VALUES (1, 0, 'op', 'a', 'b', 'EUR', 5)`),
+		"an operation twice":              statement(`INSERT INTO operations VALUES ('op', 2, 'a', 'b', 'EUR', 5)`),
+		"an operation for nothing":        statement(`INSERT INTO operations VALUES ('op2', 2, 'a', 'b', 'EUR', 0)`),
+		"a limit that is passed":          statement(`UPDATE accounts SET debits_posted = debits_posted + 1 WHERE name = 'c'`),
+		"a limit that a hold passes":      statement(`UPDATE accounts SET debits_pending = 1 WHERE name = 'c'`),
+		"a limit without a policy":        statement(`INSERT INTO accounts (name, asset, balance_limit) VALUES ('z', 'EUR', 'debits_must_not_exceed_credits')`),
+		"a policy without a limit":        statement(`INSERT INTO accounts (name, asset, limit_policy) VALUES ('z', 'EUR', 'enforce')`),
+		"an odd limit":                    statement(`INSERT INTO accounts (name, asset, balance_limit, limit_policy) VALUES ('z', 'EUR', 'none', 'enforce')`),
+		"an account opened twice":         statement(`INSERT INTO accounts (name, asset) VALUES ('a', 'EUR')`),
+		"an exponent beyond 64 bits":      statement(`INSERT INTO assets VALUES ('BIG', 19)`),
+	} {
+		_, err := pool.Exec(t.Context(), c[0].(string), c[1:]...)
+		require.Error(t, err, outcome)
+		require.Contains(t, []string{"23514", "23505"}, stateOf(err), "%s: %v", outcome, err)
+	}
+	_, err := pool.Exec(t.Context(), copyEvent)
+	require.NoError(t, err)
+	_, err = pool.Exec(t.Context(), `UPDATE accounts SET credits_posted = credits_posted + 9223372036854775807`)
+	requireState(t, err, "22003")
+}
