@@ -12,13 +12,13 @@ import (
 	"syscall"
 
 	"github.com/onceledger/onceledger/internal/config"
-	"github.com/onceledger/onceledger/internal/devstack"
 	"github.com/onceledger/onceledger/internal/exit"
+	"github.com/onceledger/onceledger/internal/local"
 	"github.com/onceledger/onceledger/internal/operator"
 )
 
 func main() {
-	devstack.Main() // the NATS server of a stack is this binary, executed again
+	local.Main() // NATS, receiver and workers of a stack are this binary, executed again
 	os.Exit(run())
 }
 

@@ -54,6 +54,7 @@ func newRoot(s *operator.Session) *root {
 	flags.BoolVar(&s.JSON, "json", false, "print JSON, one object or one a line")
 
 	r.AddCommand(
+		newUp(s),
 		newMigrate(s),
 		newConfig(s),
 	)

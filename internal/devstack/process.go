@@ -98,6 +98,17 @@ func (p *Process) ExitCode() int {
 	}
 }
 
+// State says how the process ended, "exit status 1" or "signal: killed", or that
+// it is running.
+func (p *Process) State() string {
+	select {
+	case <-p.done:
+		return p.cmd.ProcessState.String()
+	default:
+		return "running"
+	}
+}
+
 // Signal sends sig to the process alone; one that has ended is no error.
 func (p *Process) Signal(sig syscall.Signal) error {
 	if err := p.cmd.Process.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {
