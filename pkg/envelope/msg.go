@@ -75,13 +75,13 @@ func (e *Event) Msg() (*nats.Msg, error) {
 	set(HeaderMode, encodeAttribute(e.Mode))
 	set(HeaderFault, encodeAttribute(e.Fault))
 
-	set(HeaderContentType, encodeText(e.ContentType))
-	set(HeaderTraceParent, encodeText(e.TraceParent))
+	set(HeaderContentType, EncodeText(e.ContentType))
+	set(HeaderTraceParent, EncodeText(e.TraceParent))
 	if e.Redrive > 0 {
 		set(HeaderRedrive, strconv.Itoa(e.Redrive))
 	}
 	for name, value := range e.Header {
-		msg.Header[HeaderKept+name] = []string{encodeText(value)}
+		msg.Header[HeaderKept+name] = []string{EncodeText(value)}
 	}
 	return msg, nil
 }
@@ -145,7 +145,7 @@ func (d *decoder) text(name string) string {
 	if len(values) == 0 {
 		return ""
 	}
-	value, ok := decodeText(values[0])
+	value, ok := DecodeText(values[0])
 	if !ok || len(values) > 1 {
 		d.fault(name)
 	}

@@ -13,10 +13,10 @@ func encodeAttribute(s string) string {
 	})
 }
 
-// encodeText writes a header that is no attribute, so that it stays readable:
+// EncodeText writes any text as a header that is no attribute, so that it stays readable:
 // like encodeAttribute, but inner spaces and double quotes stand as they are.
 // (NATS trims spaces at both ends, so those are encoded.)
-func encodeText(s string) string {
+func EncodeText(s string) string {
 	return percentEncode(s, func(i int, c byte) bool {
 		if c == ' ' {
 			return i > 0 && i < len(s)-1
@@ -49,10 +49,10 @@ func percentEncode(s string, plain func(i int, c byte) bool) string {
 	return b.String()
 }
 
-// decodeText is the inverse of both. It refuses a byte that must have been
+// DecodeText is the inverse of both encodings. It reports false for a byte that must have been
 // encoded and a percent sign without two hex digits; whether the result is text
 // is for validate.
-func decodeText(s string) (string, bool) {
+func DecodeText(s string) (string, bool) {
 	escapes := 0
 	for i := range len(s) {
 		switch c := s[i]; {

@@ -36,6 +36,13 @@ func Subject(source, typ string) string {
 	return b.String()
 }
 
+// Token returns text as one safe token of a subject, by the same rules.
+func Token(text string) string {
+	var b strings.Builder
+	writeToken(&b, text)
+	return b.String()
+}
+
 func writeToken(b *strings.Builder, token string) {
 	if token == "" {
 		b.WriteByte('_')
