@@ -238,7 +238,9 @@ func findPostgres(version string) (string, error) {
 		found = append(found, dirs...)
 	}
 	if path, err := exec.LookPath("initdb"); err == nil {
-		found = append(found, filepath.Dir(path))
+		if path, err = filepath.EvalSymlinks(path); err == nil { // its folder may tell the version
+			found = append(found, filepath.Dir(path))
+		}
 	}
 	found = slices.DeleteFunc(found, func(dir string) bool {
 		v := majorOf(dir)
@@ -256,7 +258,8 @@ func findPostgres(version string) (string, error) {
 // 0 where it has none.
 func majorOf(bin string) int {
 	name := filepath.Base(filepath.Dir(bin))
-	n, _ := strconv.Atoi(name[strings.LastIndexAny(name, "@-")+1:])
+	major, _, _ := strings.Cut(name[strings.LastIndexAny(name, "@-")+1:], ".")
+	n, _ := strconv.Atoi(major)
 	return n
 }
 
