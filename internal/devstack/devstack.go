@@ -107,6 +107,10 @@ func Start(ctx context.Context, options Options) (*Stack, error) {
 // Dir returns the folder of the stack.
 func (s *Stack) Dir() string { return s.dir }
 
+// Keep makes Stop leave a temporary folder where it is, for whoever wants to see
+// what happened in it.
+func (s *Stack) Keep() { s.temporary = false }
+
 // WriteAddresses writes the addresses to stack.json in Dir, where ReadAddresses
 // finds them; call it after setting ReceiverURL. Only the owner may read it, as
 // it holds passwords.
@@ -172,6 +176,13 @@ func (s *Stack) openDir() error {
 // startServices starts what is wanted side by side. What several of them need
 // from the state is settled first, so that each then changes its own part only.
 func (s *Stack) startServices(ctx context.Context) error {
+	// A program that was killed may have left services that are just dying and
+	// still hold their ports.
+	for _, kind := range []Kind{NATS, Postgres, Redis} {
+		if err := awaitUnlocked(ctx, s.lockPath(kind)); err != nil {
+			return fmt.Errorf("wait for the %s of an earlier run to end: %w", kind, err)
+		}
+	}
 	for _, port := range s.state.ports() {
 		claimPort(port)
 	}

@@ -88,7 +88,7 @@ func (s *Stack) startNATS(ctx context.Context) error {
 			Env:     append(os.Environ(), natsConfEnv+"="+conf),
 			LogFile: filepath.Join(s.dir, "nats.log"),
 			Ready:   func(ctx context.Context) error { return probeHTTP(ctx, health) },
-			lock:    filepath.Join(dir, lockName),
+			lock:    s.lockPath(NATS),
 		}, nil
 	}, &s.state.NATSPort, &s.state.MonitorPort)
 	if err != nil {

@@ -250,13 +250,10 @@ func (p *Process) awaitGone() error {
 	if p.command.lock == "" {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), reapLimit)
-	defer cancel()
-	lock, err := lockFile(ctx, p.command.lock)
-	if err != nil {
+	if err := awaitUnlocked(context.Background(), p.command.lock); err != nil {
 		return fmt.Errorf("wait for the children of %s: %w", p.command.Name, err)
 	}
-	return lock.Close()
+	return nil
 }
 
 func (p *Process) children() []int {
@@ -285,30 +282,5 @@ func (p *Process) tail(offset int64) string {
 func signalAll(pids []int, sig syscall.Signal) {
 	for _, pid := range pids {
 		_ = syscall.Kill(pid, sig) // one that ended meanwhile needs no signal
-	}
-}
-
-// lockFile takes an exclusive lock on path, waiting until ctx ends. It lives
-// with the descriptor and everything that inherited it.
-func lockFile(ctx context.Context, path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	poll := time.NewTicker(readyPoll)
-	defer poll.Stop()
-	for {
-		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-		if err == nil {
-			return f, nil
-		}
-		if !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR) {
-			return nil, errors.Join(err, f.Close())
-		}
-		select {
-		case <-poll.C:
-		case <-ctx.Done():
-			return nil, errors.Join(fmt.Errorf("%s is locked: %w", path, ctx.Err()), f.Close())
-		}
 	}
 }

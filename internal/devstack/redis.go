@@ -47,7 +47,7 @@ func (s *Stack) startRedis(ctx context.Context) error {
 			Args:    []string{conf},
 			LogFile: filepath.Join(s.dir, "redis.log"),
 			Ready:   func(ctx context.Context) error { return probeRedis(ctx, url) },
-			lock:    filepath.Join(dir, lockName),
+			lock:    s.lockPath(Redis),
 		}, nil
 	}, &s.state.RedisPort)
 	return err

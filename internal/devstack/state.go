@@ -1,7 +1,6 @@
 package devstack
 
 import (
-	"context"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
@@ -11,24 +10,16 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
-	"time"
 )
 
 const (
 	stateFile = "devstack.json"
-	lockName  = "lock"
-	// lockWait lets a stack that is just ending finish.
-	lockWait = 500 * time.Millisecond
 
 	// Ports are taken below the ranges from which systems serve outgoing
 	// connections (Linux 32768, macOS 49152), so that none is lost to a client
 	// while its server is down.
 	minPort, maxPort = 20000, 32000
 )
-
-// ErrInUse is a data folder in which another stack runs.
-var ErrInUse = errors.New("a stack is running in this data folder")
 
 // state is what a data folder keeps between runs besides the services' data.
 type state struct {
@@ -81,23 +72,4 @@ func portFree(port int) bool {
 		return false
 	}
 	return l.Close() == nil
-}
-
-// lockDir makes dir this process's until the returned file is closed.
-func lockDir(dir string) (*os.File, error) {
-	path := filepath.Join(dir, lockName)
-	ctx, cancel := context.WithTimeout(context.Background(), lockWait)
-	defer cancel()
-	lock, err := lockFile(ctx, path)
-	if errors.Is(err, context.DeadlineExceeded) {
-		owner, _ := os.ReadFile(path) // only to say who it is
-		return nil, fmt.Errorf("%w: %s (process %s)", ErrInUse, dir, strings.TrimSpace(string(owner)))
-	}
-	if err != nil {
-		return nil, fmt.Errorf("lock data folder: %w", err)
-	}
-	if err := os.WriteFile(path, []byte(strconv.Itoa(os.Getpid())+"\n"), 0o600); err != nil {
-		return nil, errors.Join(fmt.Errorf("lock data folder: %w", err), lock.Close())
-	}
-	return lock, nil
 }
