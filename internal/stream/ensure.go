@@ -16,9 +16,12 @@ import (
 const (
 	// apiTimeout bounds one call to the JetStream API.
 	apiTimeout = 5 * time.Second
-	// duplicateWindow is the server's minimum: nothing we publish has a
-	// Nats-Msg-Id, and a window costs memory for each id.
-	duplicateWindow = 100 * time.Millisecond
+	// eventsWindow is the server's minimum: no event has a Nats-Msg-Id, since
+	// one known id rejects a whole batch, and a window costs memory for each id.
+	eventsWindow = 100 * time.Millisecond
+	// lettersWindow is how long two workers that park the same event store one
+	// letter.
+	lettersWindow = 2 * time.Minute
 	// unlimited is how the server writes "no limit".
 	unlimited = -1
 )
@@ -31,7 +34,6 @@ func Settings(cfg config.NATS) (events, dlq jetstream.StreamConfig) {
 		Storage:           jetstream.FileStorage,
 		Discard:           jetstream.DiscardNew,
 		Replicas:          max(cfg.Replicas, 1),
-		Duplicates:        duplicateWindow,
 		AllowDirect:       true,
 		MaxMsgs:           unlimited,
 		MaxMsgsPerSubject: unlimited,
@@ -43,10 +45,12 @@ func Settings(cfg config.NATS) (events, dlq jetstream.StreamConfig) {
 	events.Description = "verified webhook deliveries, kept until the audit has accounted for them"
 	events.MaxBytes = cfg.EventsMaxBytes
 	events.AllowAtomicPublish = true
+	events.Duplicates = eventsWindow
 
 	dlq.Name, dlq.Subjects = DLQ, []string{DLQSubjects}
 	dlq.Description = "dead letters: what could not be applied, with its reason"
 	dlq.MaxBytes = cfg.DLQMaxBytes
+	dlq.Duplicates = lettersWindow
 	return events, dlq
 }
 

@@ -85,6 +85,7 @@ func (l *loop) decideAlone(ctx context.Context, it *item, reason dlq.Reason, cau
 	if err := tx.Commit(ctx); err != nil {
 		return fmt.Errorf("commit: %w", err)
 	}
+	l.w.gate.passed()
 	settle()
 	return nil
 }

@@ -124,6 +124,7 @@ func (l *loop) transact(ctx context.Context, items []*item) error {
 	if err := commitWith(ctx, conn, &second); err != nil {
 		return err
 	}
+	l.w.gate.passed()
 	for _, it := range items {
 		if reserved.New(it.row.No) {
 			it.settle()

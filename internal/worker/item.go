@@ -95,7 +95,7 @@ func (w *worker) read(msg jetstream.Msg) (*item, error) {
 	if err != nil {
 		key := dedupe.Unreadable(dedupe.Position{StreamCreated: incarnation, Seq: it.seq})
 		it.event = &envelope.Event{Source: key.Source, ID: key.ID, Time: it.stored, Data: msg.Data()}
-		it.decision = rules.Decision{Parked: dlq.BadEnvelope, Err: err}
+		it.decision = unreadable(dlq.BadEnvelope, msg.Data(), err)
 	} else {
 		it.decision = w.decide(it.event)
 	}

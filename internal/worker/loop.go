@@ -75,12 +75,8 @@ func (l *loop) process(ctx context.Context, msgs []jetstream.Msg) {
 	}
 	slices.SortFunc(items, func(a, b *item) int { return cmp.Compare(a.seq, b.seq) })
 	leaders, rest := fold(items)
-	if err := l.decide(ctx, leaders, rest); err != nil {
-		if verdictOf(err) == unavailable {
-			l.w.gate.close(err)
-		}
-	} else {
-		l.w.gate.passed()
+	if err := l.decide(ctx, leaders, rest); err != nil && verdictOf(err) == unavailable {
+		l.w.gate.close(err)
 	}
 	all := slices.Concat(leaders, rest)
 	l.park(ctx, all)

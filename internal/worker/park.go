@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/onceledger/onceledger/internal/telemetry"
@@ -53,6 +54,8 @@ func (l *loop) letter(ctx context.Context, it *item) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, parkTimeout)
 	defer cancel()
 	return dlq.Park(ctx, l.w.js, dlq.Letter{
+		// Two workers that see one failed row store one letter.
+		Once:   fmt.Sprintf("%d/%d/%x", it.row.No, it.row.Redrives, it.content.BodyHash[:8]),
 		Source: it.row.Source, EventID: it.row.ID, Variant: it.row.Variant,
 		Reason: dlq.Reason(it.row.Reason), Error: it.row.Error, Attempts: it.row.Attempts,
 		FirstSeen: it.stored, OriginSeq: it.seq,

@@ -10,6 +10,7 @@ package worker
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -194,9 +195,15 @@ func (w *worker) incarnation() time.Time { return w.events.Load().created }
 func (w *worker) decide(e *envelope.Event) rules.Decision {
 	source, ok := w.cat.Sources[e.Source]
 	if !ok {
-		return rules.Decision{Parked: dlq.SourceUnknown, Err: fmt.Errorf("source %q is not in this worker's configuration", e.Source)}
+		return unreadable(dlq.SourceUnknown, e.Data, fmt.Errorf("source %q is not in this worker's configuration", e.Source))
 	}
 	return source.Rules.Decide(e)
+}
+
+// unreadable is the decision about an event that no rules can read: it means
+// its bytes, so that two different ones are never taken for one.
+func unreadable(reason dlq.Reason, data []byte, err error) rules.Decision {
+	return rules.Decision{Parked: reason, Err: err, Fingerprint: sha256.Sum256(data)}
 }
 
 func (w *worker) rulesVersion(source string) int64 {

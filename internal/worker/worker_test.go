@@ -225,6 +225,14 @@ func TestUnknownSource(t *testing.T) {
 	require.Len(t, letters, 1)
 	require.Equal(t, dlq.SourceUnknown, letters[0].Reason)
 	require.Equal(t, 3, letters[0].Attempts, "it was tried again before it was parked: a newer receiver may know it")
+
+	t.Run("another content under its id is no duplicate of what nobody could read", func(t *testing.T) {
+		other := payment("evt_1", "p", "bank", "wallet:1", 2)
+		other.Source = "stranger"
+		s.publish(other)
+		s.settled()
+		require.Len(t, s.letters(), 2)
+	})
 }
 
 func TestLyingRedis(t *testing.T) {

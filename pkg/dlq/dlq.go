@@ -54,6 +54,10 @@ type Letter struct {
 	Seq uint64
 	// Parked is when the letter was stored; set on reading.
 	Parked time.Time
+	// Once names this parking: of two letters with one name that are stored
+	// within the stream's duplicate window the broker keeps the first. Empty
+	// stores always. Not set on reading.
+	Once string
 	// Source, EventID and Variant are the key of the event's row.
 	Source, EventID, Variant string
 	Reason                   Reason
@@ -88,8 +92,9 @@ func Subject(reason Reason, source string) string {
 	return "dlq." + token(string(reason)) + "." + token(source)
 }
 
-// Park stores a letter and returns its sequence. It is not idempotent: the
-// event's row says whether its letter is stored.
+// Park stores a letter and returns its sequence. It is idempotent only within
+// the stream's duplicate window; beyond, the event's row says whether its letter
+// is stored.
 func Park(ctx context.Context, js jetstream.JetStream, l Letter) (uint64, error) {
 	ack, err := js.PublishMsg(ctx, l.msg())
 	if err != nil {
@@ -109,6 +114,9 @@ func (l *Letter) msg() *nats.Msg {
 		}
 	}
 	set := func(name, value string) { msg.Header[name] = []string{envelope.EncodeText(value)} }
+	if l.Once != "" {
+		msg.Header[jetstream.MsgIDHeader] = []string{envelope.EncodeText(l.Once)}
+	}
 	set(HeaderSource, l.Source)
 	set(HeaderEventID, l.EventID)
 	if l.Variant != "" {
