@@ -57,6 +57,7 @@ func newRoot(s *operator.Session) *root {
 		newUp(s),
 		newMigrate(s),
 		newConfig(s),
+		newAudit(s),
 	)
 	return r
 }

@@ -1,0 +1,162 @@
+// Package audit proves, from what is stored, that nothing was lost and no money
+// moved twice.
+//
+// It accounts for every message of EVENTS: each is applied, ignored, a
+// duplicate, parked, discarded or in flight, and what is none of these is
+// unaccounted and named. It adds up the ledger: balances are the sums of their
+// transfers, debits equal credits, every transfer has its operation and its
+// applied event, and the other way round. It matches parked events with dead
+// letters.
+//
+// It may run beside working receivers and workers: what moves meanwhile is never
+// reported as wrong. Memory is a bit for each message, plus what it reports.
+//
+//	report, err := audit.Run(ctx, audit.Options{JS: js, Pool: pool, Meaning: audit.Meaning(cat)})
+//	if !report.Clean { … report.Findings … }
+package audit
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/onceledger/onceledger/internal/catalog"
+	"github.com/onceledger/onceledger/internal/stream"
+	"github.com/onceledger/onceledger/pkg/envelope"
+)
+
+// DefaultGrace is how long a message may wait before nobody is expected to have
+// begun with it.
+const DefaultGrace = time.Minute
+
+// Options says what to audit.
+type Options struct {
+	JS   jetstream.JetStream
+	Pool *pgxpool.Pool
+	// Meaning returns an event's fingerprint by today's rules, and their version.
+	Meaning func(*envelope.Event) (fingerprint [32]byte, rules int64)
+	// Grace is how old a message without an outcome may be; default DefaultGrace.
+	Grace time.Duration
+}
+
+// Meaning reads events by the rules of cat, as a worker does.
+func Meaning(cat *catalog.Catalog) func(*envelope.Event) ([32]byte, int64) {
+	return func(e *envelope.Event) ([32]byte, int64) {
+		source, ok := cat.Sources[e.Source]
+		if !ok {
+			return [32]byte{}, 0
+		}
+		return source.Rules.Decide(e).Fingerprint, source.Rules.Version()
+	}
+}
+
+// auditor is one run.
+type auditor struct {
+	Options
+	report *Report
+	events jetstream.Stream
+	// created is the incarnation of EVENTS, in the database's resolution, and
+	// now the broker's clock at the start.
+	created, now time.Time
+	// owned marks the messages whose event's row names them, letters the dead
+	// letters that their event's row names.
+	owned, letters bitmap
+	suspects       suspects
+}
+
+// Run audits everything that was stored when it began. An error means that it
+// could not look, not that something is wrong: see Report.Clean.
+func Run(ctx context.Context, o Options) (*Report, error) {
+	began := time.Now()
+	o.Grace = cmp.Or(o.Grace, DefaultGrace)
+	a := &auditor{Options: o, report: &Report{Started: began.UTC(), Findings: []Finding{}}}
+	a.report.Books.Assets = []AssetTotal{}
+
+	// The order is the argument: the end of the stream and what is answered are
+	// fixed first, and rows are read after the messages they must account for.
+	for _, step := range []struct {
+		name string
+		run  func(context.Context) error
+	}{
+		{"fix the end of " + stream.Events, a.fix},
+		{"account for messages", a.messages},
+		{"match dead letters", a.deadLetters},
+		{"look at suspects again", a.again},
+		{"check events and transfers", a.rows},
+		{"check operations", a.operations},
+		{"check balances", a.balances},
+		{"check totals", a.totals},
+	} {
+		if err := step.run(ctx); err != nil {
+			return nil, fmt.Errorf("audit: %s: %w", step.name, err)
+		}
+	}
+	a.report.Seconds = time.Since(began).Seconds()
+	a.report.Clean = a.report.Problems == 0
+	return a.report, nil
+}
+
+// fix reads how far the workers have answered, and then where the stream ends.
+// A message below the floor was answered before we look at any row.
+func (a *auditor) fix(ctx context.Context) error {
+	var err error
+	if a.events, err = a.JS.Stream(ctx, stream.Events); err != nil {
+		return err
+	}
+	created := a.events.CachedInfo().Created
+	consumer, err := a.events.Consumer(ctx, stream.Consumer)
+	switch {
+	case errors.Is(err, jetstream.ErrConsumerNotFound): // no worker has run yet
+	case err != nil:
+		return err
+	default:
+		a.report.Stream.AckFloor = consumer.CachedInfo().AckFloor.Stream
+	}
+	info, err := a.events.Info(ctx)
+	if err != nil {
+		return err
+	}
+	if !info.Created.Equal(created) {
+		return errors.New("the stream was created again meanwhile; start over")
+	}
+	a.created = created.UTC().Truncate(time.Microsecond)
+	a.now = info.TimeStamp
+	a.report.Stream.Created = a.created
+	a.report.Stream.First, a.report.Stream.Last = info.State.FirstSeq, info.State.LastSeq
+	return nil
+}
+
+// bitmap is a set of sequences, a bit each, from a base that the first one sets.
+type bitmap struct {
+	base uint64
+	bits []uint64
+}
+
+// set adds n. Sequences arrive in rising order, more or less: one far below the
+// first is not kept, which only costs a second look later.
+func (b *bitmap) set(n uint64) {
+	if b.bits == nil {
+		b.base = n &^ 63
+	}
+	if n < b.base {
+		return
+	}
+	word := (n - b.base) / 64
+	for uint64(len(b.bits)) <= word {
+		b.bits = append(b.bits, 0)
+	}
+	b.bits[word] |= 1 << (n % 64)
+}
+
+func (b *bitmap) has(n uint64) bool {
+	if n < b.base {
+		return false
+	}
+	word := (n - b.base) / 64
+	return word < uint64(len(b.bits)) && b.bits[word]&(1<<(n%64)) != 0
+}

@@ -1,0 +1,239 @@
+package audit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/onceledger/onceledger/pkg/ledger"
+)
+
+// transfers checks the transfers of a page of events: each belongs to an
+// applied event, and to an operation of that event with the same content.
+func (a *auditor) transfers(ctx context.Context, after, upTo int64) error {
+	var n int
+	if err := a.Pool.QueryRow(ctx, `SELECT count(*) FROM transfers WHERE event_no > $1 AND event_no <= $2`, after, upTo).Scan(&n); err != nil {
+		return fmt.Errorf("count transfers: %w", err)
+	}
+	a.report.Books.Transfers += n
+	if n == 0 {
+		return nil
+	}
+	found, err := a.Pool.Query(ctx, `
+		SELECT t.event_no, t.n, t.operation, t.debit, t.credit, t.asset, t.amount,
+		       COALESCE(e.source, ''), COALESCE(e.event_id, ''), COALESCE(e.variant, ''), COALESCE(e.state, ''), COALESCE(e.outcome, ''),
+		       COALESCE(o.event_no, -1), COALESCE(o.debit, ''), COALESCE(o.credit, ''), COALESCE(o.asset, ''), COALESCE(o.amount, 0)
+		FROM transfers t
+		LEFT JOIN events e ON e.no = t.event_no
+		LEFT JOIN operations o ON o.key = t.operation
+		WHERE t.event_no > $1 AND t.event_no <= $2
+		  AND (e.outcome IS DISTINCT FROM 'applied'
+		       OR (o.event_no, o.debit, o.credit, o.asset, o.amount) IS DISTINCT FROM (t.event_no, t.debit, t.credit, t.asset, t.amount))
+		ORDER BY t.event_no, t.n`, after, upTo)
+	if err != nil {
+		return fmt.Errorf("compare transfers: %w", err)
+	}
+	var (
+		t, o           ledger.Entry
+		f              Finding
+		state, outcome string
+	)
+	_, err = pgx.ForEachRow(found, []any{
+		&t.EventNo, &t.N, &t.Operation, &t.Debit, &t.Credit, &t.Asset, &t.Amount,
+		&f.Source, &f.EventID, &f.Variant, &state, &outcome,
+		&o.EventNo, &o.Debit, &o.Credit, &o.Asset, &o.Amount,
+	}, func() error {
+		no := t.EventNo
+		f := Finding{Source: f.Source, EventID: f.EventID, Variant: f.Variant, EventNo: &no, Operation: t.Operation, Asset: t.Asset}
+		switch {
+		case state == "":
+			f.Kind, f.Detail = NoEvent, fmt.Sprintf("transfer %s names event number %d, which is not there", movement(t), no)
+			a.report.add(f)
+		case outcome != "applied":
+			f.Kind, f.Detail = NoEvent, fmt.Sprintf("transfer %s belongs to event number %d, which is %s %s", movement(t), no, state, outcome)
+			a.report.add(f)
+		}
+		o.Operation = t.Operation
+		switch {
+		case o.EventNo < 0:
+			f.Kind, f.Detail = NoOperation, fmt.Sprintf("transfer %s of event number %d has no operation", movement(t), no)
+			a.report.add(f)
+		case o.EventNo != t.EventNo || o.Transfer != t.Transfer:
+			f.Kind, f.Detail = NoOperation, fmt.Sprintf("transfer %s of event number %d; its operation says %s by event number %d", movement(t), no, movement(o), o.EventNo)
+			a.report.add(f)
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("compare transfers: %w", err)
+	}
+	return nil
+}
+
+// movement says a transfer in words.
+func movement(e ledger.Entry) string {
+	return fmt.Sprintf("%d %s from %s to %s", e.Amount, e.Asset, e.Debit, e.Credit)
+}
+
+// operations checks that every operation has exactly one transfer. That the two
+// say the same is checked from the transfer's side.
+func (a *auditor) operations(ctx context.Context) error {
+	for after := ""; ; {
+		var last *string
+		var n int
+		err := a.Pool.QueryRow(ctx, `
+			SELECT max(key), count(*)
+			FROM (SELECT key FROM operations WHERE key > $1 ORDER BY key LIMIT $2) AS o`, after, pageRows).Scan(&last, &n)
+		if err != nil {
+			return fmt.Errorf("page operations: %w", err)
+		}
+		if last == nil {
+			return nil
+		}
+		a.report.Books.Operations += n
+		if err := a.untransferred(ctx, after, *last); err != nil {
+			return err
+		}
+		after = *last
+	}
+}
+
+func (a *auditor) untransferred(ctx context.Context, after, upTo string) error {
+	found, err := a.Pool.Query(ctx, `
+		SELECT o.key, o.event_no, o.asset, count(t.event_no)
+		FROM operations o
+		LEFT JOIN transfers t ON t.event_no = o.event_no AND t.operation = o.key
+		WHERE o.key > $1 AND o.key <= $2
+		GROUP BY o.key
+		HAVING count(t.event_no) <> 1
+		ORDER BY o.key`, after, upTo)
+	if err != nil {
+		return fmt.Errorf("compare operations: %w", err)
+	}
+	var no int64
+	var key, asset string
+	var n int
+	_, err = pgx.ForEachRow(found, []any{&key, &no, &asset, &n}, func() error {
+		number := no
+		a.report.add(Finding{
+			Kind: NoTransfer, Operation: key, Asset: asset, EventNo: &number,
+			Detail: fmt.Sprintf("event number %d has %d transfers for this operation, not one", no, n),
+		})
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("compare operations: %w", err)
+	}
+	return nil
+}
+
+// accountsPage is how many accounts one statement adds up.
+const accountsPage = 1000
+
+// beyond sorts after every account: the end of the last page, so that transfers
+// of accounts that are not there are found too.
+const beyond = "\U0010FFFF\U0010FFFF\U0010FFFF\U0010FFFF"
+
+// balances adds up the transfers of a page of accounts and compares, in the
+// snapshot of one statement.
+func (a *auditor) balances(ctx context.Context) error {
+	for name, asset := "", ""; name != beyond; {
+		nextName, nextAsset := beyond, beyond
+		err := a.Pool.QueryRow(ctx, `
+			SELECT name, asset
+			FROM accounts
+			WHERE (name, asset) > ($1, $2)
+			ORDER BY name, asset
+			OFFSET $3
+			LIMIT 1`, name, asset, accountsPage-1).Scan(&nextName, &nextAsset)
+		if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+			return fmt.Errorf("page accounts: %w", err)
+		}
+		if err := a.addUp(ctx, name, asset, nextName, nextAsset); err != nil {
+			return err
+		}
+		name, asset = nextName, nextAsset
+	}
+	return nil
+}
+
+func (a *auditor) addUp(ctx context.Context, name, asset, lastName, lastAsset string) error {
+	found, err := a.Pool.Query(ctx, `
+		SELECT COALESCE(a.name, s.name), COALESCE(a.asset, s.asset), a.name IS NOT NULL,
+		       COALESCE(a.debits_posted, 0), COALESCE(a.credits_posted, 0),
+		       COALESCE(s.debits, 0)::text, COALESCE(s.credits, 0)::text
+		FROM (
+			SELECT *
+			FROM accounts
+			WHERE (name, asset) > ($1, $2) AND (name, asset) <= ($3, $4)) AS a
+		FULL JOIN (
+			SELECT name, asset, sum(debit) AS debits, sum(credit) AS credits
+			FROM (
+				SELECT debit AS name, asset, amount AS debit, 0 AS credit
+				FROM transfers
+				WHERE (debit, asset) > ($1, $2) AND (debit, asset) <= ($3, $4)
+				UNION ALL
+				SELECT credit, asset, 0, amount
+				FROM transfers
+				WHERE (credit, asset) > ($1, $2) AND (credit, asset) <= ($3, $4)) AS moved
+			GROUP BY name, asset) AS s ON s.name = a.name AND s.asset = a.asset
+		WHERE COALESCE(a.debits_posted, -1) <> COALESCE(s.debits, 0)
+		   OR COALESCE(a.credits_posted, -1) <> COALESCE(s.credits, 0)
+		ORDER BY 1, 2`, name, asset, lastName, lastAsset)
+	if err != nil {
+		return fmt.Errorf("add up transfers: %w", err)
+	}
+	var f Finding
+	var exists bool
+	var debits, credits int64
+	var debited, credited string
+	_, err = pgx.ForEachRow(found, []any{&f.Account, &f.Asset, &exists, &debits, &credits, &debited, &credited}, func() error {
+		f.Kind = BalanceDiffers
+		f.Detail = fmt.Sprintf("the account says debits %d, credits %d; its transfers add up to debits %s, credits %s (minor units)", debits, credits, debited, credited)
+		if !exists {
+			f.Detail = fmt.Sprintf("the account is not there; its transfers add up to debits %s, credits %s (minor units)", debited, credited)
+		}
+		a.report.add(f)
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("add up transfers: %w", err)
+	}
+	return nil
+}
+
+// totals checks that debits equal credits in every asset.
+func (a *auditor) totals(ctx context.Context) error {
+	known, err := ledger.DeclaredAssets(ctx, a.Pool)
+	if err != nil {
+		return err
+	}
+	found, err := a.Pool.Query(ctx, `
+		SELECT asset, count(*), sum(debits_posted)::text, sum(credits_posted)::text
+		FROM accounts
+		GROUP BY asset
+		ORDER BY asset`)
+	if err != nil {
+		return fmt.Errorf("add up accounts: %w", err)
+	}
+	var t AssetTotal
+	_, err = pgx.ForEachRow(found, []any{&t.Asset, &t.Accounts, (*string)(&t.Debits), (*string)(&t.Credits)}, func() error {
+		asset, _ := known.Lookup(t.Asset)
+		t.Exponent = asset.Exponent
+		a.report.Books.Assets = append(a.report.Books.Assets, t)
+		a.report.Books.Accounts += t.Accounts
+		if t.Debits != t.Credits {
+			a.report.add(Finding{
+				Kind: TotalDiffers, Asset: t.Asset,
+				Detail: fmt.Sprintf("debits %s and credits %s of all accounts differ (minor units)", t.Debits, t.Credits),
+			})
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("add up accounts: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,180 @@
+package audit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/onceledger/onceledger/pkg/dedupe"
+)
+
+// class is the term of the sum that a message belongs to; a problem says why it
+// belongs to none.
+type class struct {
+	term    term
+	problem Kind
+	detail  string
+	// owner is set if the event's row names this very message.
+	owner bool
+}
+
+// term names a counter of the sum.
+type term int
+
+const (
+	unaccounted term = iota
+	applied
+	ignored
+	duplicateOperation
+	duplicate
+	parked
+	discarded
+	redriven
+	inFlight
+)
+
+// counter returns where a term is counted.
+func (s *Sum) counter(t term) *int {
+	return [...]*int{
+		&s.Unaccounted, &s.Applied, &s.Ignored, &s.DuplicateOperation, &s.Duplicates,
+		&s.Parked, &s.Discarded, &s.Redriven, &s.InFlight,
+	}[t]
+}
+
+// count adds a message to its term, and reports it if it has none.
+func (a *auditor) count(m *message, c class) {
+	*a.report.Sum.counter(c.term)++
+	if c.owner {
+		a.owned.set(m.seq)
+	}
+	if c.problem != "" {
+		a.report.add(Finding{Kind: c.problem, Seq: m.seq, Source: m.key.Source, EventID: m.key.ID, Detail: c.detail})
+	}
+}
+
+// classify finds the term of m among the rows of its key.
+func (a *auditor) classify(ctx context.Context, m *message, found map[dedupe.Key]*dedupe.Row) (class, error) {
+	row := found[m.key]
+	conflict := found[dedupe.Conflict(m.key, m.hash)]
+	switch {
+	case row != nil && (a.owns(row, m) || row.BodyHash == m.hash):
+		return a.explain(row, m), nil
+	case conflict != nil && conflict.BodyHash == m.hash:
+		return a.explain(conflict, m), nil
+	case row == nil:
+		return a.waiting(m, class{problem: Lost, detail: "no event has this id, although the message was answered"}), nil
+	}
+	return a.otherBytes(ctx, m, row)
+}
+
+// owns reports whether the row names m as the message that decided it.
+func (a *auditor) owns(row *dedupe.Row, m *message) bool {
+	return row.Seq == m.seq && row.StreamCreated.Equal(a.created)
+}
+
+// explain classifies a message by the row that has its bytes.
+func (a *auditor) explain(row *dedupe.Row, m *message) class {
+	owner := a.owns(row, m)
+	if owner && row.BodyHash != m.hash {
+		return class{problem: OtherContent, owner: true, detail: fmt.Sprintf("event number %d was decided by this message, with another body", row.No)}
+	}
+	switch {
+	case !row.Terminal():
+		c := a.waiting(m, class{problem: Undecided, detail: fmt.Sprintf("event number %d is still %s, although the message was answered", row.No, row.State)})
+		if row.Redrives > 0 {
+			c = class{term: inFlight} // its redriven copy decides it
+		}
+		c.owner = owner
+		return c
+	case owner:
+		return class{term: ended(row), owner: true}
+	case m.redriven(row):
+		return class{term: redriven}
+	}
+	return class{term: duplicate}
+}
+
+// ended is the term of the message that decided a terminal row.
+func ended(row *dedupe.Row) term {
+	switch {
+	case row.State == dedupe.Failed:
+		return parked
+	case row.State == dedupe.Discarded:
+		return discarded
+	case row.Outcome == dedupe.Ignored:
+		return ignored
+	case row.Outcome == dedupe.DuplicateOperation:
+		return duplicateOperation
+	}
+	return applied
+}
+
+// redriven reports whether m is a copy of an event that was sent again: such a
+// copy itself, or what came before the one that the row names.
+func (m *message) redriven(row *dedupe.Row) bool {
+	return m.redrive || row.Redrives > 0 && m.seq < row.Seq
+}
+
+// waiting says that m is in flight, or otherwise what is wrong: below the ack
+// floor and older than grace, nobody will come for it again.
+func (a *auditor) waiting(m *message, otherwise class) class {
+	if m.seq > a.report.Stream.AckFloor || a.now.Sub(m.stored) < a.Grace {
+		return class{term: inFlight}
+	}
+	return otherwise
+}
+
+// otherBytes classifies a message whose bytes no row has: it is a duplicate if
+// it means the same as the event under its id. What was parked before another
+// content took its place is found among the dead letters.
+func (a *auditor) otherBytes(ctx context.Context, m *message, row *dedupe.Row) (class, error) {
+	same, err := a.sameMeaning(ctx, m, row)
+	switch {
+	case err != nil:
+		return class{}, err
+	case same && row.Terminal():
+		return class{term: duplicate}, nil
+	case same || !row.Terminal():
+		return a.waiting(m, class{problem: Undecided, detail: fmt.Sprintf("event number %d is still %s, although the message was answered", row.No, row.State)}), nil
+	}
+	return class{problem: OtherContent, detail: fmt.Sprintf(
+		"event number %d (message %d) is %s under this id with another meaning; this message has no outcome of its own", row.No, row.Seq, row.State)}, nil
+}
+
+// sameMeaning compares as the worker does: where the rules have changed since,
+// today's read both bodies.
+func (a *auditor) sameMeaning(ctx context.Context, m *message, row *dedupe.Row) (bool, error) {
+	mine := a.read(m)
+	if mine == nil {
+		return false, nil
+	}
+	same := mine.Compare(row.Content)
+	if same != dedupe.Unsure {
+		return same == dedupe.Same, nil
+	}
+	if !row.StreamCreated.Equal(a.created) {
+		return mine.Fingerprint == row.Fingerprint, nil
+	}
+	raw, err := a.events.GetMsg(ctx, row.Seq)
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return mine.Fingerprint == row.Fingerprint, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("read message %d: %w", row.Seq, err)
+	}
+	standing := a.read(a.decode(raw))
+	return standing != nil && mine.Compare(*standing) == dedupe.Same, nil
+}
+
+// read returns what m means by today's rules, nil if it holds no event, and lets
+// go of its body.
+func (a *auditor) read(m *message) *dedupe.Content {
+	if m.meaning == nil && m.event != nil {
+		m.meaning = &dedupe.Content{BodyHash: m.hash}
+		m.meaning.Fingerprint, m.meaning.Rules = a.Meaning(m.event)
+		m.event = nil
+	}
+	return m.meaning
+}

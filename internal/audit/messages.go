@@ -1,0 +1,168 @@
+package audit
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/synadia-io/orbit.go/jetstreamext"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/onceledger/onceledger/internal/stream"
+	"github.com/onceledger/onceledger/pkg/dedupe"
+	"github.com/onceledger/onceledger/pkg/envelope"
+)
+
+const (
+	// readBatch is how many messages one request asks the broker for, and how
+	// many keys one query looks up.
+	readBatch = 1000
+	// readBytes bounds such a batch; a few of them are held at a time.
+	readBytes = 8 << 20
+	// readTimeout bounds one batch.
+	readTimeout = 30 * time.Second
+	// readAhead is how many batches are read while one is looked up.
+	readAhead = 2
+)
+
+// message is one message of EVENTS on its way into the sum.
+type message struct {
+	seq     uint64
+	stored  time.Time
+	key     dedupe.Key
+	hash    [32]byte
+	redrive bool
+	// event is nil if the message holds none, or once its meaning is known.
+	event *envelope.Event
+	// meaning is set once somebody asked for it.
+	meaning *dedupe.Content
+}
+
+// messages reads the stream up to the fixed end, a batch ahead of the rows.
+func (a *auditor) messages(ctx context.Context) error {
+	batches := make(chan []*message, readAhead)
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error {
+		defer close(batches)
+		return a.readAll(ctx, batches)
+	})
+	group.Go(func() error {
+		for batch := range batches {
+			if err := a.account(ctx, batch); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return group.Wait()
+}
+
+func (a *auditor) readAll(ctx context.Context, batches chan<- []*message) error {
+	for next := max(a.report.Stream.First, 1); next <= a.report.Stream.Last; {
+		batch, err := a.readBatch(ctx, next)
+		if err != nil {
+			return err
+		}
+		if len(batch) == 0 {
+			return nil // what follows was deleted
+		}
+		next = batch[len(batch)-1].seq + 1
+		select {
+		case batches <- batch:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// readBatch reads messages from sequence first on, past gaps.
+func (a *auditor) readBatch(ctx context.Context, first uint64) ([]*message, error) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	stored, err := jetstreamext.GetBatch(ctx, a.JS, stream.Events, readBatch,
+		jetstreamext.GetBatchSeq(first), jetstreamext.GetBatchMaxBytes(readBytes))
+	if err != nil {
+		return nil, fmt.Errorf("read messages from %d: %w", first, err)
+	}
+	batch := make([]*message, 0, readBatch)
+	for raw, err := range stored {
+		if errors.Is(err, jetstreamext.ErrNoMessages) {
+			return batch, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read messages from %d: %w", first, err)
+		}
+		if raw.Sequence > a.report.Stream.Last {
+			continue // let the answer end by itself
+		}
+		batch = append(batch, a.decode(raw))
+	}
+	return batch, nil
+}
+
+// decode reads a message as the worker does.
+func (a *auditor) decode(raw *jetstream.RawStreamMsg) *message {
+	m := &message{seq: raw.Sequence, stored: raw.Time, hash: sha256.Sum256(raw.Data)}
+	event, err := envelope.Decode(raw.Header, raw.Data)
+	if err != nil {
+		m.key = dedupe.Unreadable(dedupe.Position{StreamCreated: a.created, Seq: raw.Sequence})
+		return m
+	}
+	m.event, m.redrive = event, event.Redrive > 0
+	m.key = dedupe.Key{Source: event.Source, ID: event.ID}
+	return m
+}
+
+// account puts a batch of messages into the sum.
+func (a *auditor) account(ctx context.Context, batch []*message) error {
+	found, err := a.lookUp(ctx, batch)
+	if err != nil {
+		return err
+	}
+	for _, m := range batch {
+		class, err := a.classify(ctx, m, found)
+		if err != nil {
+			return err
+		}
+		a.report.Sum.Messages++
+		if class.problem != "" && a.suspect(m) {
+			continue // it is counted when it has been looked at again
+		}
+		a.count(m, class)
+	}
+	return nil
+}
+
+// lookUp reads the rows of messages: those of their keys, and where these do
+// not explain the bytes, those of parked conflicts.
+func (a *auditor) lookUp(ctx context.Context, batch []*message) (map[dedupe.Key]*dedupe.Row, error) {
+	keys := make([]dedupe.Key, len(batch))
+	for i, m := range batch {
+		keys[i] = m.key
+	}
+	found, err := dedupe.Read(ctx, a.Pool, keys)
+	if err != nil {
+		return nil, err
+	}
+	var variants []dedupe.Key
+	for _, m := range batch {
+		if row := found[m.key]; row == nil || row.BodyHash != m.hash {
+			variants = append(variants, dedupe.Conflict(m.key, m.hash))
+		}
+	}
+	if len(variants) == 0 {
+		return found, nil
+	}
+	conflicts, err := dedupe.Read(ctx, a.Pool, variants)
+	if err != nil {
+		return nil, err
+	}
+	for key, row := range conflicts {
+		found[key] = row
+	}
+	return found, nil
+}

@@ -1,0 +1,165 @@
+package audit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/onceledger/onceledger/pkg/dedupe"
+)
+
+// pageRows is how many rows one statement looks at. A statement is its own
+// snapshot: what it compares is consistent, and it is over in milliseconds.
+const pageRows = 5000
+
+// rows goes through all events by number, and through the transfers of each
+// page, also those whose number no event has.
+func (a *auditor) rows(ctx context.Context) error {
+	for after := int64(-1); ; {
+		var last *int64
+		var n int
+		err := a.Pool.QueryRow(ctx, `
+			SELECT max(no), count(*)
+			FROM (SELECT no FROM events WHERE no > $1 ORDER BY no LIMIT $2) AS e`, after, pageRows).Scan(&last, &n)
+		if err != nil {
+			return fmt.Errorf("page events: %w", err)
+		}
+		upTo := int64(math.MaxInt64)
+		if last != nil {
+			upTo = *last
+		}
+		a.report.Books.Events += n
+		for _, check := range []func(context.Context, int64, int64) error{a.origins, a.applied, a.transfers} {
+			if err := check(ctx, after, upTo); err != nil {
+				return err
+			}
+		}
+		if last == nil {
+			return nil
+		}
+		after = upTo
+	}
+}
+
+// origins checks that the events of a page came from the messages they name,
+// and that the failed ones have their letters.
+func (a *auditor) origins(ctx context.Context, after, upTo int64) error {
+	found, err := a.Pool.Query(ctx, `
+		SELECT no, state = 'failed', COALESCE(dlq_seq, 0),
+		       CASE WHEN stream_created = $3 THEN seq ELSE 0 END,
+		       decided_at < now() - $4 * interval '1 millisecond'
+		FROM events
+		WHERE no > $1 AND no <= $2`, after, upTo, a.created, float64(a.Grace.Milliseconds()))
+	if err != nil {
+		return fmt.Errorf("read events: %w", err)
+	}
+	var strangers, unlettered []int64
+	var no, letter, seq int64
+	var failed, old bool
+	_, err = pgx.ForEachRow(found, []any{&no, &failed, &letter, &seq, &old}, func() error {
+		origin := uint64(seq) //nolint:gosec // checked to be positive by the table
+		if origin >= a.report.Stream.First && origin <= a.report.Stream.Last && origin > 0 && !a.owned.has(origin) {
+			strangers = append(strangers, no)
+		}
+		if !failed {
+			return nil
+		}
+		a.report.Letters.Failed++
+		switch {
+		case letter == 0 && !old:
+			a.report.Letters.Unrecorded++
+		case letter == 0:
+			a.report.Letters.Unrecorded++
+			unlettered = append(unlettered, no)
+		case !a.letters.has(uint64(letter)): //nolint:gosec // as above
+			unlettered = append(unlettered, no)
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("read events: %w", err)
+	}
+	if err := a.letter(ctx, unlettered); err != nil {
+		return err
+	}
+	return a.strangers(ctx, strangers)
+}
+
+// strangers looks at events whose message was not found to be theirs when the
+// stream was read: they may have been decided since by another delivery.
+func (a *auditor) strangers(ctx context.Context, numbers []int64) error {
+	if len(numbers) == 0 {
+		return nil
+	}
+	rows, err := dedupe.Numbered(ctx, a.Pool, numbers)
+	if err != nil {
+		return err
+	}
+	for _, no := range numbers {
+		row := rows[no]
+		if row == nil || !row.StreamCreated.Equal(a.created) {
+			continue
+		}
+		finding := Finding{Kind: WrongOrigin, Seq: row.Seq, Source: row.Source, EventID: row.ID, Variant: row.Variant, EventNo: &no}
+		raw, err := a.events.GetMsg(ctx, row.Seq)
+		switch {
+		case errors.Is(err, jetstream.ErrMsgNotFound):
+			gone, err := a.trimmed(ctx, row.Seq)
+			if err != nil {
+				return err
+			}
+			if !gone {
+				finding.Detail = fmt.Sprintf("event number %d names message %d, which is not in the stream", no, row.Seq)
+				a.report.add(finding)
+			}
+		case err != nil:
+			return fmt.Errorf("read message %d: %w", row.Seq, err)
+		default:
+			if m := a.decode(raw); m.key.Source != row.Source || m.key.ID != row.ID || m.hash != row.BodyHash {
+				finding.Detail = fmt.Sprintf("event number %d names message %d, which is event %s of %s with other bytes", no, row.Seq, m.key.ID, m.key.Source)
+				a.report.add(finding)
+			}
+		}
+	}
+	return nil
+}
+
+// trimmed reports whether a message went away with everything before it.
+func (a *auditor) trimmed(ctx context.Context, seq uint64) (bool, error) {
+	info, err := a.events.Info(ctx)
+	if err != nil {
+		return false, fmt.Errorf("read state of the stream: %w", err)
+	}
+	return seq < info.State.FirstSeq, nil
+}
+
+// applied checks that each applied event of a page has a transfer.
+func (a *auditor) applied(ctx context.Context, after, upTo int64) error {
+	found, err := a.Pool.Query(ctx, `
+		SELECT e.no, e.source, e.event_id, e.variant
+		FROM events e
+		WHERE e.no > $1 AND e.no <= $2 AND e.outcome = 'applied'
+		  AND NOT EXISTS (SELECT FROM transfers t WHERE t.event_no = e.no)
+		ORDER BY e.no`, after, upTo)
+	if err != nil {
+		return fmt.Errorf("find applied events without transfers: %w", err)
+	}
+	var no int64
+	var f Finding
+	_, err = pgx.ForEachRow(found, []any{&no, &f.Source, &f.EventID, &f.Variant}, func() error {
+		number := no
+		a.report.add(Finding{
+			Kind: NothingPosted, Source: f.Source, EventID: f.EventID, Variant: f.Variant, EventNo: &number,
+			Detail: fmt.Sprintf("event number %d is applied and has no transfer", no),
+		})
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("find applied events without transfers: %w", err)
+	}
+	return nil
+}
