@@ -1,5 +1,5 @@
-# One image holds the three programs; the command chooses: receiver, worker or
-# onceledger. Static binaries, no shell, not root.
+# One image holds the three programs; the command chooses:
+# onceledger-receiver, onceledger-worker or onceledger. Static binaries, no shell, not root.
 #
 #   docker build --build-arg VERSION=v1.2.3 -t onceledger .
 
@@ -9,9 +9,11 @@ COPY go.mod go.sum ./
 RUN go mod download
 COPY . .
 ARG VERSION=""
-RUN CGO_ENABLED=0 go build -trimpath \
-    -ldflags "-s -w -X github.com/onceledger/onceledger/internal/telemetry.version=${VERSION}" \
-    -o /out/ ./cmd/...
+ENV CGO_ENABLED=0
+ENV LDFLAGS="-s -w -X github.com/onceledger/onceledger/internal/telemetry.version=${VERSION}"
+RUN go build -trimpath -ldflags "$LDFLAGS" -o /out/onceledger ./cmd/onceledger
+RUN go build -trimpath -ldflags "$LDFLAGS" -o /out/onceledger-receiver ./cmd/receiver
+RUN go build -trimpath -ldflags "$LDFLAGS" -o /out/onceledger-worker ./cmd/worker
 
 # Busybox is static too; under this name it is wget and nothing else, for the
 # health checks of a container.

@@ -29,8 +29,9 @@ bench: setup build ## Measure receiver and worker; takes minutes
 	@cd bench && exec go run . $(ARGS)
 
 build: ## Build the three programs into .bin
-	@mkdir -p .bin
-	@go build -o .bin/ ./cmd/...
+	@go build -o .bin/onceledger ./cmd/onceledger
+	@go build -o .bin/onceledger-receiver ./cmd/receiver
+	@go build -o .bin/onceledger-worker ./cmd/worker
 
 lint: tools ## Run golangci-lint
 	@.bin/golangci-lint run
@@ -47,6 +48,7 @@ fmt-check:
 
 go-test:
 	@go test -race -timeout 30m $(PKG)
+	@if [ -f bench/go.mod ]; then cd bench && go test ./...; fi
 
 setup: ## Install Postgres and Redis where they are missing
 	@scripts/setup run

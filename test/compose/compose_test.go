@@ -151,12 +151,16 @@ func TestProgramsWaitForWhatTheyNeed(t *testing.T) {
 func TestCommandsAreProgramsOfTheImage(t *testing.T) {
 	t.Parallel()
 	compose := load(t)
-	require.Equal(t, []string{"onceledger", "migrate"}, compose.Services["migrate"].Command)
-	require.Equal(t, []string{"receiver"}, compose.Services["receiver"].Command)
-	require.Equal(t, []string{"worker"}, compose.Services["worker"].Command)
-	for _, name := range programs {
-		require.FileExists(t, filepath.Join(root, "cmd", compose.Services[name].Command[0], "main.go"))
+	built := strings.Join(dockerfile(t, "RUN"), "\n")
+	for name, command := range map[string]string{
+		"migrate": "onceledger migrate", "receiver": "onceledger-receiver", "worker": "onceledger-worker",
+	} {
+		require.Equal(t, command, strings.Join(compose.Services[name].Command, " "))
+		folder := "./cmd/" + strings.TrimPrefix(compose.Services[name].Command[0], "onceledger-")
+		require.Contains(t, built, "-o /out/"+compose.Services[name].Command[0]+" "+folder)
+		require.FileExists(t, filepath.Join(root, folder, "main.go"))
 	}
+	require.Contains(t, dockerfile(t, "COPY"), "--from=build /out/ /usr/local/bin/")
 }
 
 func TestNATSKeepsWhatItAcknowledges(t *testing.T) {
@@ -228,7 +232,7 @@ func TestImageIsStaticAndNotRoot(t *testing.T) {
 	t.Parallel()
 	stages := dockerfile(t, "FROM")
 	require.Equal(t, "gcr.io/distroless/static-debian12:nonroot", stages[len(stages)-1])
-	require.Contains(t, strings.Join(dockerfile(t, "RUN"), "\n"), "CGO_ENABLED=0 go build")
+	require.Contains(t, dockerfile(t, "ENV"), "CGO_ENABLED=0")
 	require.Equal(t, []string{"65532:65532"}, dockerfile(t, "USER"))
 
 	version := regexp.MustCompile(`(?m)^go (\d+\.\d+)`).FindStringSubmatch(read(t, "go.mod"))
