@@ -8,22 +8,15 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/rs/zerolog"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/onceledger/onceledger/internal/devstack"
 	"github.com/onceledger/onceledger/internal/local"
-	"github.com/onceledger/onceledger/internal/postgres"
-	"github.com/onceledger/onceledger/internal/stream"
 )
 
-const (
-	// serviceWait bounds the wait for a service that a URL names.
-	serviceWait = 30 * time.Second
-	// drainLimit is how long a program may drain before it is killed; a worker
-	// gives itself 20 seconds.
-	drainLimit = 30 * time.Second
-)
+// drainLimit is how long a program may drain before it is killed; a worker gives
+// itself 20 seconds.
+const drainLimit = 30 * time.Second
 
 // start brings everything up: the services, what they must hold, the programs.
 func (s *system) start(ctx context.Context) error {
@@ -34,7 +27,7 @@ func (s *system) start(ctx context.Context) error {
 	if err := s.checkListen(); err != nil {
 		return err
 	}
-	if err := s.fill(ctx); err != nil {
+	if err := s.prepareServices(ctx); err != nil {
 		return err
 	}
 	return s.startPrograms(ctx)
@@ -69,29 +62,13 @@ func (s *system) startStack(ctx context.Context) error {
 	return nil
 }
 
-// fill brings the database's schema and the streams to what the programs need.
-func (s *system) fill(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, serviceWait)
-	defer cancel()
-	applied, err := postgres.Migrate(ctx, s.stack.DatabaseURL)
-	if err != nil {
-		return err
-	}
+// prepareServices brings the schema and the streams to what the programs need.
+func (s *system) prepareServices(ctx context.Context) error {
+	applied, err := local.Prepare(ctx, s.stack.Addresses, s.cat.Config.NATS)
 	if applied > 0 {
 		s.say("  %-9s brought up to date (%d migrations)", "schema", applied)
 	}
-
-	cfg := s.cat.Config.NATS
-	cfg.URL = s.stack.NATSURL
-	if s.stack.NATSMonitorURL != "" {
-		cfg.MonitorURL = s.stack.NATSMonitorURL
-	}
-	conn, err := stream.Open(ctx, cfg, "onceledger up", zerolog.Nop())
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	return stream.Ensure(ctx, conn.JS, cfg)
+	return err
 }
 
 // startPrograms starts the receiver and the workers side by side.
@@ -174,6 +151,7 @@ func (s *system) watch(ctx context.Context) error {
 			case <-groupCtx.Done():
 				return nil
 			case <-process.Done():
+				s.say("\n%s ended by itself", name)
 				return fmt.Errorf("%s ended by itself (%s); see %s", name, process.State(), log)
 			}
 		})

@@ -133,7 +133,7 @@ func (s *system) checkListen() error {
 	if errors.Is(err, local.ErrPortTaken) {
 		return fmt.Errorf("%w; choose another address with --listen, for example --listen 127.0.0.1:8090", err)
 	}
-	return err
+	return exit.With(exit.Usage, err)
 }
 
 // say prints a line for a person.
