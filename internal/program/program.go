@@ -21,20 +21,8 @@ import (
 
 	"github.com/onceledger/onceledger/internal/catalog"
 	"github.com/onceledger/onceledger/internal/config"
-	"github.com/onceledger/onceledger/internal/stream"
+	"github.com/onceledger/onceledger/internal/exit"
 	"github.com/onceledger/onceledger/internal/telemetry"
-)
-
-// The exit codes of every program.
-const (
-	// OK: it did what it was asked; a daemon was told to stop and has drained.
-	OK = 0
-	// Failed: an error at run time; starting again may help.
-	Failed = 1
-	// Usage: bad flags or a bad configuration; every fault is printed.
-	Usage = 2
-	// Refused: a service is not safe to use; a person has to change something.
-	Refused = 3
 )
 
 // ExitCodes is the part of a help text that explains them.
@@ -67,26 +55,26 @@ func (p Program) Main(args []string) int {
 	switch err := flags.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
 		p.printHelp(os.Stdout, flags)
-		return OK
+		return exit.OK
 	case err != nil, flags.NArg() > 0:
 		if err == nil {
 			err = fmt.Errorf("unexpected argument %q", flags.Arg(0))
 		}
 		fmt.Fprintf(os.Stderr, "%s: %v; see %s --help\n", p.Name, err, p.Name)
-		return Usage
+		return exit.Usage
 	case *version:
 		fmt.Printf("%s %s\n", p.Name, telemetry.Version())
-		return OK
+		return exit.OK
 	}
 	cat, err := p.load(*path)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
-		return Usage
+		return exit.Usage
 	}
 	log := telemetry.NewLogger(os.Stderr, *level).With().Str(telemetry.KeyProgram, p.Name).Logger()
 	ctx, stop := interruptible()
 	defer stop()
-	return Code(p.Run(ctx, cat, log), log)
+	return code(p.Run(ctx, cat, log), log)
 }
 
 func (p Program) printHelp(w io.Writer, flags *flag.FlagSet) {
@@ -111,15 +99,15 @@ func interruptible() (context.Context, context.CancelFunc) {
 	return ctx, stop
 }
 
-// Code logs why a program ended and returns its exit code.
-func Code(err error, log zerolog.Logger) int {
-	switch {
-	case err == nil, errors.Is(err, context.Canceled):
-		return OK
-	case errors.Is(err, stream.ErrRefused):
-		log.Error().Err(err).Msg("refused to start")
-		return Refused
+// code logs why a program ended and returns its exit code.
+func code(err error, log zerolog.Logger) int {
+	if err == nil || errors.Is(err, context.Canceled) {
+		return exit.OK
 	}
-	log.Error().Err(err).Msg("stopped by an error")
-	return Failed
+	how := "stopped by an error"
+	if exit.Code(err) == exit.Refused {
+		how = "refused to start"
+	}
+	log.Error().Err(err).Msg(how)
+	return exit.Code(err)
 }
