@@ -55,6 +55,7 @@ func newRoot(s *operator.Session) *root {
 
 	r.AddCommand(
 		newUp(s),
+		newDemo(s),
 		newMigrate(s),
 		newConfig(s),
 		newAudit(s),

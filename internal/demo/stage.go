@@ -1,0 +1,264 @@
+package demo
+
+import (
+	"context"
+	"crypto/rand"
+	_ "embed"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	mathrand "math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/rs/zerolog"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/onceledger/onceledger/internal/catalog"
+	"github.com/onceledger/onceledger/internal/config"
+	"github.com/onceledger/onceledger/internal/devstack"
+	"github.com/onceledger/onceledger/internal/local"
+	"github.com/onceledger/onceledger/internal/stream"
+)
+
+const (
+	// minPort and maxPort are where the demo's programs listen: below the ports
+	// that systems give to outgoing connections.
+	minPort, maxPort = 20_000, 32_000
+	// ports is a receiver's two, two workers' and the replacement's.
+	ports = 5
+	// stopWait bounds the drain of one program.
+	stopWait = 30 * time.Second
+	// drainWait bounds the wait for the workers after the last delivery.
+	drainWait = 90 * time.Second
+	drainPoll = 50 * time.Millisecond
+)
+
+//go:embed demo.yaml
+var configuration string
+
+// stage is a stack of the demo's own, with a receiver and two workers.
+type stage struct {
+	stack *devstack.Stack
+	guard *local.Guard
+	cat   *catalog.Catalog
+	conn  *stream.Conn
+
+	config, url string
+	admin       []string // addresses that are still free
+
+	receiver *local.Process
+	mu       sync.Mutex
+	workers  []*local.Process // the first one is the one to be killed
+	launched int
+}
+
+// openStage starts everything in a temporary folder. The stage is to be closed
+// even after an error.
+func openStage(ctx context.Context, guard *local.Guard) (*stage, error) {
+	s := &stage{guard: guard}
+	var err error
+	if s.stack, err = devstack.Start(ctx, devstack.Options{}); err != nil {
+		return s, err
+	}
+	guard.Add(s.stack.NATS.Process(), s.stack.Redis.Process(), s.stack.Postgres.Process())
+	if err := s.configure(); err != nil {
+		return s, err
+	}
+	if _, err := local.Prepare(ctx, s.stack.Addresses, s.cat.Config.NATS); err != nil {
+		return s, err
+	}
+	nats := s.cat.Config.NATS
+	nats.URL = s.stack.NATSURL
+	if s.conn, err = stream.Open(ctx, nats, "onceledger demo", zerolog.Nop()); err != nil {
+		return s, err
+	}
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.Go(func() error { return s.startReceiver(groupCtx) })
+	group.Go(func() error { return s.startWorker(groupCtx) })
+	group.Go(func() error { return s.startWorker(groupCtx) })
+	return s, group.Wait()
+}
+
+// configure writes the configuration, with secrets made up for this run, and
+// chooses ports.
+func (s *stage) configure() error {
+	key := make([]byte, 24)
+	_, _ = rand.Read(key) // never fails
+	text := strings.NewReplacer(
+		"{{stripe}}", "whsec_"+rand.Text(),
+		"{{orders}}", "whsec_"+base64.StdEncoding.EncodeToString(key),
+	).Replace(configuration)
+	s.config = filepath.Join(s.stack.Dir(), config.DefaultPath)
+	if err := os.WriteFile(s.config, []byte(text), 0o600); err != nil {
+		return fmt.Errorf("write configuration: %w", err)
+	}
+	var err error
+	if s.cat, err = catalog.Load(s.config, func(string) (string, bool) { return "", false }); err != nil {
+		return err
+	}
+	first := minPort + mathrand.IntN(maxPort-minPort) //nolint:gosec // a port is no secret
+	s.admin, err = local.Ports(fmt.Sprintf("127.0.0.1:%d", first), ports)
+	return err
+}
+
+func (s *stage) startReceiver(ctx context.Context) error {
+	listen := s.take()
+	process, err := s.launch(ctx, local.Program{Kind: local.Receiver, Name: "receiver", Listen: listen})
+	s.receiver, s.url = process, "http://"+listen
+	return err
+}
+
+func (s *stage) startWorker(ctx context.Context) error {
+	s.mu.Lock()
+	s.launched++
+	name := fmt.Sprintf("worker-%d", s.launched)
+	s.mu.Unlock()
+	process, err := s.launch(ctx, local.Program{Kind: local.Worker, Name: name})
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.workers = append(s.workers, process)
+	return nil
+}
+
+func (s *stage) launch(ctx context.Context, p local.Program) (*local.Process, error) {
+	p.Config, p.Env, p.Admin = s.config, s.stack.Env(), s.take()
+	p.LogFile = filepath.Join(s.stack.Dir(), p.Name+".log")
+	process, err := p.Start(ctx)
+	if err == nil {
+		s.guard.Add(process.Process)
+	}
+	return process, err
+}
+
+// take returns an address that nobody has yet.
+func (s *stage) take() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	address := s.admin[0]
+	s.admin = s.admin[1:]
+	return address
+}
+
+// killWorker kills a worker with SIGKILL, in the middle of what it does, and
+// starts another one. It returns how many deliveries were unanswered then.
+func (s *stage) killWorker(ctx context.Context) (unanswered int, err error) {
+	s.mu.Lock()
+	victim := s.workers[0]
+	s.workers = s.workers[1:]
+	s.mu.Unlock()
+	if err := victim.Kill(); err != nil {
+		return 0, err
+	}
+	state, err := s.progress(ctx)
+	if err != nil {
+		return 0, err
+	}
+	return state.unanswered, s.startWorker(ctx)
+}
+
+// progress is how far the workers are.
+type progress struct {
+	stored     int // messages of EVENTS
+	waiting    int // not delivered yet
+	unanswered int // delivered, and not acknowledged
+	deliveries int // handed out, again and again
+}
+
+func (s *stage) progress(ctx context.Context) (progress, error) {
+	events, err := s.conn.JS.Stream(ctx, stream.Events)
+	if err != nil {
+		return progress{}, fmt.Errorf("read progress: %w", err)
+	}
+	consumer, err := events.Consumer(ctx, stream.Consumer)
+	if err != nil {
+		return progress{}, fmt.Errorf("read progress: %w", err)
+	}
+	info := consumer.CachedInfo()
+	return progress{
+		stored:     int(events.CachedInfo().State.Msgs), //nolint:gosec // 20,000 or so
+		waiting:    int(info.NumPending),                //nolint:gosec // as above
+		unanswered: info.NumAckPending,
+		deliveries: int(info.Delivered.Consumer), //nolint:gosec // as above
+	}, nil
+}
+
+// drain waits until the workers have answered every message, and tells how many
+// they have.
+func (s *stage) drain(ctx context.Context, tell func(answered, of int)) (progress, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, drainWait, fmt.Errorf("not done %s after the last delivery", drainWait))
+	defer cancel()
+	poll := time.NewTicker(drainPoll)
+	defer poll.Stop()
+	for {
+		p, err := s.progress(ctx)
+		if err != nil {
+			return p, errors.Join(err, context.Cause(ctx))
+		}
+		tell(p.stored-p.waiting-p.unanswered, p.stored)
+		if p.waiting+p.unanswered == 0 {
+			return p, nil
+		}
+		select {
+		case <-poll.C:
+		case <-ctx.Done():
+			return p, fmt.Errorf("wait for the workers: %d messages waiting, %d unanswered: %w", p.waiting, p.unanswered, context.Cause(ctx))
+		}
+	}
+}
+
+// letters counts the dead letters, by reason.
+func (s *stage) letters(ctx context.Context) (map[string]int, error) {
+	dlq, err := s.conn.JS.Stream(ctx, stream.DLQ)
+	if err != nil {
+		return nil, fmt.Errorf("count dead letters: %w", err)
+	}
+	info, err := dlq.Info(ctx, jetstream.WithSubjectFilter(stream.DLQSubjects))
+	if err != nil {
+		return nil, fmt.Errorf("count dead letters: %w", err)
+	}
+	count := map[string]int{}
+	for subject, n := range info.State.Subjects {
+		if tokens := strings.Split(subject, "."); len(tokens) > 1 {
+			count[tokens[1]] += int(n) //nolint:gosec // some hundreds
+		}
+	}
+	return count, nil
+}
+
+// close stops everything, each before what it depends on. With keep, the folder
+// stays.
+func (s *stage) close(ctx context.Context, keep bool) error {
+	if s.stack == nil {
+		return nil
+	}
+	if keep {
+		s.stack.Keep()
+	}
+	var errs []error
+	stop := func(p *local.Process) error {
+		if p == nil {
+			return nil
+		}
+		ctx, cancel := context.WithTimeout(ctx, stopWait)
+		defer cancel()
+		return p.Stop(ctx)
+	}
+	errs = append(errs, stop(s.receiver))
+	var group errgroup.Group
+	for _, worker := range s.workers {
+		group.Go(func() error { return stop(worker) })
+	}
+	errs = append(errs, group.Wait())
+	if s.conn != nil {
+		s.conn.Close()
+	}
+	return errors.Join(append(errs, s.stack.Stop(ctx))...)
+}
