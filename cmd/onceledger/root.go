@@ -58,6 +58,10 @@ func newRoot(s *operator.Session) *root {
 		newDemo(s),
 		newMigrate(s),
 		newConfig(s),
+		newSend(s),
+		newEvent(s),
+		newAccount(s),
+		newDLQ(s),
 		newAudit(s),
 	)
 	return r
@@ -78,6 +82,19 @@ func group(use, short string, commands ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{Use: use, Short: short, Args: noSuchCommand, RunE: help}
 	cmd.AddCommand(commands...)
 	return cmd
+}
+
+// exactly wants these arguments, and names the ones that are missing.
+func exactly(names ...string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		switch {
+		case len(args) < len(names):
+			return fmt.Errorf("argument %s is missing", names[len(args)])
+		case len(args) > len(names):
+			return fmt.Errorf("unexpected argument %q", args[len(names)])
+		}
+		return nil
+	}
 }
 
 func help(cmd *cobra.Command, _ []string) error { return cmd.Help() }

@@ -23,7 +23,8 @@ func (a *auditor) deadLetters(ctx context.Context) error {
 		return nil
 	}
 	err := dlq.List(ctx, a.JS, dlq.Filter{}, func(l *dlq.Letter) error {
-		l.Data, l.Header = nil, nil // only its key matters here
+		a.acquit(l)
+		l.Data, l.Header = nil, nil // only its key matters from here on
 		batch = append(batch, l)
 		if len(batch) < readBatch {
 			return nil
@@ -50,10 +51,6 @@ func (a *auditor) match(ctx context.Context, letters []*dlq.Letter) error {
 	}
 	for i, l := range letters {
 		a.report.Letters.Stored++
-		if m, ok := a.suspects.parkedBy(l); ok {
-			delete(a.suspects, m.seq)
-			a.count(m, class{term: parked})
-		}
 		switch row := found[keys[i]]; {
 		case row == nil:
 			a.report.add(Finding{

@@ -69,8 +69,8 @@ func CheckConfig(s *Session, path string) error {
 	for _, src := range checked.Sources {
 		t.row(src.Name, src.Provider, src.Mode, fmt.Sprint(src.Secrets), fmt.Sprint(src.Rules), fmt.Sprint(src.Transfers), src.Unmatched)
 	}
-	if err := t.Flush(); err != nil {
-		return fmt.Errorf("write result: %w", err)
+	if err := t.flush(); err != nil {
+		return err
 	}
 	fmt.Fprintf(s.Out, "%s: no faults, %s, %s, %s\n", path,
 		count(len(checked.Sources), "source"), count(checked.Assets, "declared asset"), count(checked.Accounts, "account limit"))

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -38,6 +39,21 @@ func (t *table) row(cells ...string) {
 	fmt.Fprintln(t, strings.TrimRight(strings.Join(cells, "\t"), "\t"))
 }
 
+// optional prints a named value unless there is none.
+func (t *table) optional(name, value string) {
+	if value != "" {
+		t.row(name, value)
+	}
+}
+
+// flush writes what was aligned so far.
+func (t *table) flush() error {
+	if err := t.Flush(); err != nil {
+		return fmt.Errorf("write result: %w", err)
+	}
+	return nil
+}
+
 // printable shows text from outside without letting it move the cursor.
 func printable(text string) string {
 	return strings.Map(func(r rune) rune {
@@ -56,10 +72,21 @@ func when(t time.Time) string {
 	return t.UTC().Format("2006-01-02 15:04:05Z")
 }
 
+// number prints a sequence, or a dash where there is none.
+func number(n uint64) string {
+	if n == 0 {
+		return "-"
+	}
+	return strconv.FormatUint(n, 10)
+}
+
 // count prints a number with its noun.
 func count(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
+	}
+	if stem, ok := strings.CutSuffix(noun, "y"); ok {
+		return fmt.Sprintf("%d %sies", n, stem)
 	}
 	return fmt.Sprintf("%d %ss", n, noun)
 }

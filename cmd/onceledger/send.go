@@ -1,0 +1,47 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/onceledger/onceledger/internal/exit"
+	"github.com/onceledger/onceledger/internal/operator"
+)
+
+func newSend(s *operator.Session) *cobra.Command {
+	var sending operator.Sending
+	cmd := &cobra.Command{
+		Use:   "send SOURCE",
+		Short: "Sign a test event as its provider would, and send it",
+		Long: `Signs a test event with the first secret of a source and sends it to the
+receiver: a body of your own, or a built-in sample of the source's provider that
+fits the rules of the example configuration.
+
+A sample has a fresh id. With --id its bytes are the same at every call, so that
+calling again is a resend; with another --amount it is a conflict.
+
+The receiver is the one of --url, of the stack in --data, or of the
+configuration (receiver.listen).`,
+		Example: `  onceledger send stripe --data .data
+  onceledger send stripe --data .data --id evt_1 --amount 2500 --currency usd --repeat 3
+  onceledger send shop --type refund --set customer.id=42 --set note="second try"
+  onceledger send github --body push.json --url https://hooks.example.com`,
+		Args: exactly("SOURCE"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if sending.Repeat < 1 {
+				return exit.Usagef("--repeat must be at least 1")
+			}
+			sending.Source = args[0]
+			return operator.Send(cmd.Context(), s, cmd.InOrStdin(), sending)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&sending.Body, "body", "", "`FILE` with the body, - for standard input (default: a sample)")
+	flags.StringVar(&sending.Sample.ID, "id", "", "event id (default: a fresh one)")
+	flags.StringVar(&sending.Sample.Type, "type", "", "event type (default: one that the example's rules know)")
+	flags.StringVar(&sending.Sample.Amount, "amount", "", "amount, in the units the provider counts in (default 1999)")
+	flags.StringVar(&sending.Sample.Currency, "currency", "", "currency (default EUR)")
+	flags.StringArrayVar(&sending.Sample.Set, "set", nil, "set a member of the sample, `PATH=VALUE`; may be repeated")
+	flags.IntVar(&sending.Repeat, "repeat", 1, "how often to send the same bytes")
+	flags.StringVar(&sending.URL, "url", "", "address of the receiver, with or without /webhooks/SOURCE")
+	return cmd
+}

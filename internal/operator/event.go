@@ -1,0 +1,211 @@
+package operator
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/onceledger/onceledger/pkg/dedupe"
+	"github.com/onceledger/onceledger/pkg/dlq"
+	"github.com/onceledger/onceledger/pkg/ledger"
+)
+
+// Event is an event's row with what it posted. Its JSON names are part of the
+// public interface.
+type Event struct {
+	Source    string     `json:"source"`
+	ID        string     `json:"id"`
+	Variant   string     `json:"variant,omitempty"`
+	Number    int64      `json:"event_no"`
+	Type      string     `json:"type"`
+	State     string     `json:"state"`
+	Outcome   string     `json:"outcome,omitempty"`
+	Reason    string     `json:"reason,omitempty"`
+	Error     string     `json:"error,omitempty"`
+	Hint      string     `json:"hint,omitempty"`
+	Attempts  int        `json:"attempts"`
+	Redrives  int        `json:"redrives"`
+	RetryIn   float64    `json:"retry_in_seconds,omitempty"`
+	Seq       uint64     `json:"seq"`
+	Stream    time.Time  `json:"stream_created"`
+	DLQSeq    uint64     `json:"dlq_seq,omitempty"`
+	BodyHash  string     `json:"body_sha256"`
+	Occurred  *time.Time `json:"occurred_at,omitempty"`
+	Created   time.Time  `json:"created_at"`
+	Decided   time.Time  `json:"decided_at"`
+	Transfers []Transfer `json:"transfers"`
+	// Conflicts are deliveries with another content under the same id.
+	Conflicts []Event `json:"conflicts,omitempty"`
+}
+
+// Transfer is a posted transfer.
+type Transfer struct {
+	Operation string    `json:"operation"`
+	Debit     string    `json:"debit"`
+	Credit    string    `json:"credit"`
+	Asset     string    `json:"asset"`
+	Minor     int64     `json:"amount_minor"`
+	Exponent  int       `json:"exponent"`
+	Posted    time.Time `json:"posted_at"`
+}
+
+// amount is the transfer's amount in major units with its asset.
+func (t *Transfer) amount() string { return ledger.FormatMinor(t.Minor, t.Exponent) + " " + t.Asset }
+
+// ShowEvent prints everything that is known under one event id.
+func ShowEvent(ctx context.Context, s *Session, source, id string) error {
+	pool, err := s.Database(ctx)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	rows, err := dedupe.Find(ctx, pool, source, id)
+	if err != nil {
+		return err
+	}
+	if len(rows) == 0 {
+		return fmt.Errorf("event %s of source %s is not known: it was not received, or no worker has decided it yet", id, source)
+	}
+	events, err := describe(ctx, pool, rows)
+	if err != nil {
+		return err
+	}
+	event := events[0]
+	if event.Variant == "" {
+		event.Conflicts = events[1:]
+	}
+	if s.JSON {
+		return s.object(event)
+	}
+	return event.print(s)
+}
+
+// describe turns rows into events with their transfers.
+func describe(ctx context.Context, pool *pgxpool.Pool, rows []*dedupe.Row) ([]Event, error) {
+	assets, err := ledger.DeclaredAssets(ctx, pool)
+	if err != nil {
+		return nil, err
+	}
+	var applied []int64
+	for _, r := range rows {
+		if r.Outcome == dedupe.Applied {
+			applied = append(applied, r.No)
+		}
+	}
+	posted := map[int64][]*ledger.Entry{}
+	if len(applied) > 0 {
+		if posted, err = ledger.Posted(ctx, pool, applied); err != nil {
+			return nil, err
+		}
+	}
+	events := make([]Event, len(rows))
+	for i, r := range rows {
+		events[i] = eventOf(r)
+		for _, e := range posted[r.No] {
+			asset, _ := assets.Lookup(e.Asset)
+			events[i].Transfers = append(events[i].Transfers, Transfer{
+				Operation: e.Operation, Debit: e.Debit, Credit: e.Credit,
+				Asset: e.Asset, Minor: e.Amount, Exponent: asset.Exponent, Posted: e.Posted.UTC(),
+			})
+		}
+	}
+	return events, nil
+}
+
+func eventOf(r *dedupe.Row) Event {
+	e := Event{
+		Source: r.Source, ID: r.ID, Variant: r.Variant, Number: r.No, Type: r.Type,
+		State: string(r.State), Outcome: string(r.Outcome), Reason: r.Reason, Error: r.Error,
+		Attempts: r.Attempts, Redrives: r.Redrives, RetryIn: r.RetryIn.Seconds(),
+		Seq: r.Seq, Stream: r.StreamCreated.UTC(), DLQSeq: r.DLQSeq, BodyHash: hex.EncodeToString(r.BodyHash[:]),
+		Created: r.Created.UTC(), Decided: r.Decided.UTC(), Transfers: []Transfer{},
+	}
+	if !r.Occurred.IsZero() {
+		occurred := r.Occurred.UTC()
+		e.Occurred = &occurred
+	}
+	if r.State == dedupe.Failed || r.State == dedupe.Pending {
+		info, _ := dlq.Reason(r.Reason).Info()
+		e.Hint = info.Hint
+	}
+	return e
+}
+
+// print writes the event for a person.
+func (e *Event) print(s *Session) error {
+	t := newTable(s.Out)
+	t.row("event", fmt.Sprintf("%s of %s (number %d)", e.ID, e.Source, e.Number))
+	t.optional("type", e.Type)
+	t.row("state", e.standing())
+	t.optional("reason", e.Reason)
+	t.optional("error", e.Error)
+	t.optional("hint", e.Hint)
+	if e.DLQSeq != 0 {
+		t.row("dead letter", fmt.Sprintf("%d; see: onceledger dlq show %d", e.DLQSeq, e.DLQSeq))
+	}
+	t.row("attempts", fmt.Sprintf("%d failed, %d redrives", e.Attempts, e.Redrives))
+	t.row("message", fmt.Sprintf("%d of EVENTS (stream created %s)", e.Seq, when(e.Stream)))
+	if e.Occurred != nil {
+		t.row("occurred", when(*e.Occurred))
+	}
+	t.row("first seen", when(e.Created))
+	t.row("decided", when(e.Decided))
+	t.row("body", "sha256 "+e.BodyHash)
+	if err := t.flush(); err != nil {
+		return err
+	}
+	if len(e.Transfers) > 0 {
+		fmt.Fprintln(s.Out)
+		t = newTable(s.Out, "TRANSFER", "DEBIT", "CREDIT", "AMOUNT")
+		for _, transfer := range e.Transfers {
+			t.row(operation(transfer.Operation), transfer.Debit, transfer.Credit, transfer.amount())
+		}
+		if err := t.flush(); err != nil {
+			return err
+		}
+	}
+	if len(e.Conflicts) == 0 {
+		return nil
+	}
+	fmt.Fprintf(s.Out, "\n%s with another content under this id:\n", count(len(e.Conflicts), "delivery"))
+	t = newTable(s.Out, "MESSAGE", "STATE", "REASON", "DEAD LETTER", "DECIDED", "ERROR")
+	for _, c := range e.Conflicts {
+		t.row(fmt.Sprint(c.Seq), c.standing(), c.Reason, number(c.DLQSeq), when(c.Decided), c.Error)
+	}
+	return t.flush()
+}
+
+// standing is the state, with the outcome or the wait that belongs to it.
+func (e *Event) standing() string {
+	switch {
+	case e.Outcome != "":
+		return e.State + " (" + e.Outcome + ")"
+	case e.RetryIn > 0:
+		return fmt.Sprintf("%s (next try in %s)", e.State, time.Duration(e.RetryIn*float64(time.Second)).Round(time.Second))
+	}
+	return e.State
+}
+
+// operation shows a key's parts; they are stored with their lengths, so that no
+// part can be taken for another: 6:stripe,0:,4:live,6:charge,4:ch_1, is
+// stripe/live/charge/ch_1. Text of another form is shown as it is.
+func operation(key string) string {
+	var parts []string
+	for rest := key; rest != ""; {
+		length, after, _ := strings.Cut(rest, ":")
+		size, err := strconv.Atoi(length)
+		if err != nil || size < 0 || len(after) <= size || after[size] != ',' {
+			return key
+		}
+		if size > 0 {
+			parts = append(parts, after[:size])
+		}
+		rest = after[size+1:]
+	}
+	return strings.Join(parts, "/")
+}
