@@ -37,10 +37,15 @@ type item struct {
 	stored    time.Time
 	delivered uint64
 
-	event    *envelope.Event
-	key      dedupe.Key
-	content  dedupe.Content
-	decision rules.Decision
+	event   *envelope.Event
+	key     dedupe.Key
+	content dedupe.Content // BodyHash from the start, the rest once understood
+
+	// understood is set once the rules have said what the event is: decision.
+	// fault is why they could not: they panicked, or took too long.
+	understood bool
+	decision   rules.Decision
+	fault      error
 
 	// row is the event's row as this delivery would have it, or has found it.
 	row     *dedupe.Row
@@ -82,9 +87,9 @@ func (it *item) duplicateOf(row *dedupe.Row) {
 	it.ack(outcomeDuplicate)
 }
 
-// read decodes a delivery and lets its source's rules decide. What cannot be
-// decoded gets a key of its own, the same at each delivery, and is parked.
-func (w *worker) read(msg jetstream.Msg) (*item, error) {
+// decode reads a delivery's envelope. What has none gets a key of its own, the
+// same at each delivery, and is parked.
+func (w *worker) decode(msg jetstream.Msg) (*item, error) {
 	meta, err := msg.Metadata()
 	if err != nil {
 		return nil, fmt.Errorf("read message metadata: %w", err)
@@ -93,18 +98,16 @@ func (w *worker) read(msg jetstream.Msg) (*item, error) {
 	incarnation := w.incarnation()
 	it.event, err = envelope.Decode(msg.Headers(), msg.Data())
 	if err != nil {
-		key := dedupe.Unreadable(dedupe.Position{StreamCreated: incarnation, Seq: it.seq})
-		it.event = &envelope.Event{Source: key.Source, ID: key.ID, Time: it.stored, Data: msg.Data()}
-		it.decision = unreadable(dlq.BadEnvelope, msg.Data(), err)
-	} else {
-		it.decision = w.decide(it.event)
+		it.event = &envelope.Event{
+			Source: unknownSource,
+			ID:     UnreadableID(incarnation, it.seq),
+			Time:   it.stored,
+			Data:   msg.Data(),
+		}
+		it.understood, it.decision = true, unreadable(dlq.BadEnvelope, msg.Data(), err)
 	}
 	it.key = dedupe.Key{Source: it.event.Source, ID: it.event.ID}
-	it.content = dedupe.Content{
-		BodyHash:    sha256.Sum256(msg.Data()),
-		Fingerprint: it.decision.Fingerprint,
-		Rules:       w.rulesVersion(it.event.Source),
-	}
+	it.content = dedupe.Content{BodyHash: sha256.Sum256(msg.Data()), Fingerprint: it.decision.Fingerprint}
 	it.row = &dedupe.Row{
 		Key: it.key, Type: it.event.Type, Occurred: it.event.Time, Content: it.content,
 		Position: dedupe.Position{StreamCreated: incarnation, Seq: it.seq},

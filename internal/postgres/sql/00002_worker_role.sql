@@ -1,0 +1,3 @@
+-- +goose Up
+
+GRANT UPDATE (attempt, crashes) ON events TO onceledger_worker;
