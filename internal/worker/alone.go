@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/nats-io/nats.go/jetstream"
@@ -15,30 +16,61 @@ import (
 	"github.com/onceledger/onceledger/pkg/ledger"
 )
 
-// alone decides one event in a transaction of its own, under the lock of its
-// row: events that wait, repeats with other bytes, and events that were blamed.
-func (l *loop) alone(ctx context.Context, it *item) error {
-	err := l.retry(ctx, func(ctx context.Context) error { return l.decideAlone(ctx, it, "", nil) })
+const (
+	// crashBudget is how many workers may die of one event before it is parked
+	// without being tried again.
+	crashBudget = 3
+	// attemptLimit is how long an attempt can last; a copy of its event waits
+	// that long before it takes the attempt for dead.
+	attemptLimit = 40 * time.Second
+	// trustDelivered is how often a delivery with other bytes than its event's
+	// row may come back before it is parked as a conflict without another look
+	// at what it means: looking may be what kills.
+	trustDelivered = 10
+)
+
+// alone gives one event an attempt of its own: events that wait, repeats with
+// other bytes, events that were blamed (cause), and those a worker may have
+// died of. The attempt is committed before it is made, so that it counts
+// whatever happens in it.
+func (l *loop) alone(ctx context.Context, it *item, cause error) error {
+	if err := it.msg.InProgress(); err != nil {
+		l.w.metrics.answersLost.Inc() // it may come again meanwhile; its row then says so
+	}
+	if err := l.retry(ctx, func(ctx context.Context) error { return l.begin(ctx, it) }); err != nil || it.fate != undecided {
+		return err
+	}
+	if !it.understood || it.fault != nil {
+		it.understood, it.fault = false, nil
+		l.understand(ctx, []*item{it})
+	}
+	if cause == nil {
+		cause = it.fault
+	}
+	err := l.retry(ctx, func(ctx context.Context) error { return l.try(ctx, it, cause) })
 	if err != nil && verdictOf(err) == blame {
-		return l.accuse(ctx, it, err)
+		cause = err
+		if blamed(cause) == dlq.RetryBudget && l.w.streak.add(it.key, cause) {
+			return fmt.Errorf("%d events in a row failed alone with one error: %w", streakLength, errUnclassified(cause))
+		}
+		err = l.retry(ctx, func(ctx context.Context) error { return l.try(ctx, it, cause) })
+	}
+	if errors.Is(err, errFenced) {
+		it.marked = false
+		it.wait(jitter(heldDelay))
+		return nil
 	}
 	return err
 }
 
-// accuse records that the event's own transaction failed with cause, which no
-// other event can be blamed for.
-func (l *loop) accuse(ctx context.Context, it *item, cause error) error {
-	reason := blamed(cause)
-	if reason == dlq.RetryBudget && l.w.streak.add(it.key, cause) {
-		return fmt.Errorf("%d events in a row failed alone with one error: %w", streakLength, errUnclassified(cause))
-	}
-	return l.retry(ctx, func(ctx context.Context) error { return l.decideAlone(ctx, it, reason, cause) })
-}
-
-// decideAlone is the transaction of alone. With a reason it does not try the
-// event again but records the failure.
-func (l *loop) decideAlone(ctx context.Context, it *item, reason dlq.Reason, cause error) error {
+// begin looks at the event's row, under its lock, and either settles the
+// delivery or commits that an attempt begins.
+func (l *loop) begin(ctx context.Context, it *item) error {
 	same, err := l.compare(ctx, it)
+	if err != nil {
+		return err
+	}
+	restarted, err := dedupe.Restarted(ctx, l.w.pool)
 	if err != nil {
 		return err
 	}
@@ -55,9 +87,11 @@ func (l *loop) decideAlone(ctx context.Context, it *item, reason dlq.Reason, cau
 	if err != nil {
 		return err
 	}
-	settle := it.settle
+	var settle func()
 	var write pgx.Batch
 	switch meaning := same(row); {
+	case row.State == dedupe.Processing:
+		settle = l.takeOver(&write, it, row, restarted)
 	case row.Standing() && meaning == dedupe.Different:
 		if settle, err = l.conflict(ctx, tx, it, row); err != nil {
 			return err
@@ -65,17 +99,11 @@ func (l *loop) decideAlone(ctx context.Context, it *item, reason dlq.Reason, cau
 	case row.Terminal() && meaning == dedupe.Same:
 		settle = func() { it.duplicateOf(row) }
 	case row.State == dedupe.Failed && meaning == dedupe.Same:
-		it.row = row // its letter was never stored: whoever sees it stores it
+		settle = func() { it.row = row; it.settle() } // its letter was never stored: whoever sees it stores it
 	case row.State == dedupe.Pending && meaning == dedupe.Same && row.RetryIn > minDelay:
 		settle = func() { it.wait(row.RetryIn) } // a copy must not spend the budget of the one that waits
-	case reason != "":
-		it.supersede(row)
-		l.refuse(&write, it, it.row, reason, cause)
 	default:
-		it.supersede(row)
-		if err := l.apply(ctx, tx, &write, it); err != nil {
-			return err
-		}
+		settle = it.start(&write, row)
 	}
 	if write.Len() > 0 {
 		if err := tx.SendBatch(ctx, &write).Close(); err != nil {
@@ -85,8 +113,76 @@ func (l *loop) decideAlone(ctx context.Context, it *item, reason dlq.Reason, cau
 	if err := tx.Commit(ctx); err != nil {
 		return fmt.Errorf("commit: %w", err)
 	}
-	l.w.gate.passed()
 	settle()
+	return nil
+}
+
+// start queues the begin of an attempt with this delivery's content.
+func (it *item) start(write *pgx.Batch, row *dedupe.Row) (settle func()) {
+	mine := *it.row
+	mine.No, mine.Attempts, mine.Redrives, mine.Crashes = row.No, row.Attempts, row.Redrives, row.Crashes
+	mine.FailingFor, mine.RetryIn, mine.DLQSeq = row.FailingFor, 0, 0
+	mine.State, mine.Outcome, mine.Reason, mine.Error = dedupe.Processing, "", row.Reason, row.Error
+	mine.Attempt = row.Attempt + 1
+	dedupe.Save(write, &mine, 0)
+	return func() { it.row, it.failed, it.marked = &mine, mine.Attempts, true }
+}
+
+// takeOver decides about an attempt that was begun and has not ended. This
+// delivery's own goes on. That of a copy may still be under way. That of this
+// very message is dead, since the broker gave the message to us; its worker
+// died of the event, unless the database was restarted in between.
+func (l *loop) takeOver(write *pgx.Batch, it *item, row *dedupe.Row, restarted time.Time) (settle func()) {
+	if it.marked && row.No == it.row.No && row.Attempt == it.row.Attempt {
+		return func() {}
+	}
+	its := row.Seq == it.seq && row.StreamCreated.Equal(it.row.StreamCreated)
+	if !its && row.BegunFor < attemptLimit {
+		return func() { it.wait(jitter(heldDelay)) }
+	}
+	if row.Decided.After(restarted) {
+		row.Crashes++
+	}
+	if row.Crashes < crashBudget {
+		return it.start(write, row)
+	}
+	row.State, row.Reason = dedupe.Failed, string(dlq.CrashBudget)
+	row.Error = fmt.Sprintf("%d workers ended while they tried this event", row.Crashes)
+	dedupe.Save(write, row, 0)
+	return func() { it.row, it.marked = row, false; it.settle() }
+}
+
+// try is the attempt: it decides the event under the fence of its number, or
+// records the cause for which it failed.
+func (l *loop) try(ctx context.Context, it *item, cause error) error {
+	tx, err := l.w.pool.Begin(ctx)
+	if err != nil {
+		return fmt.Errorf("begin: %w", err)
+	}
+	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }() // after a commit it does nothing
+
+	var fence, write pgx.Batch
+	held := dedupe.Fence(&fence, []*dedupe.Row{it.row})
+	if err := tx.SendBatch(ctx, &fence).Close(); err != nil {
+		return fmt.Errorf("lock attempt: %w", err)
+	}
+	if !held.New(it.row.No) {
+		return errFenced
+	}
+	it.intend()
+	if cause != nil {
+		l.refuse(&write, it, it.row, blamed(cause), cause)
+	} else if err := l.apply(ctx, tx, &write, it); err != nil {
+		return err
+	}
+	if err := tx.SendBatch(ctx, &write).Close(); err != nil {
+		return fmt.Errorf("save event: %w", err)
+	}
+	if err := tx.Commit(ctx); err != nil {
+		return fmt.Errorf("commit: %w", err)
+	}
+	it.marked = false
+	it.settle()
 	return nil
 }
 
@@ -95,7 +191,8 @@ func (l *loop) decideAlone(ctx context.Context, it *item, reason dlq.Reason, cau
 func (l *loop) own(ctx context.Context, tx pgx.Tx, it *item, key dedupe.Key) (*dedupe.Row, error) {
 	fresh := *it.row
 	fresh.No, fresh.Key, fresh.State, fresh.Outcome, fresh.Reason, fresh.Error = l.numbers.Take(), key, dedupe.Pending, "", "", ""
-	fresh.Attempts, fresh.Redrives, fresh.DLQSeq, fresh.FailingFor, fresh.RetryIn = 0, 0, 0, 0, 0
+	fresh.Attempts, fresh.Attempt, fresh.Crashes, fresh.Redrives = 0, 0, 0, 0
+	fresh.DLQSeq, fresh.FailingFor, fresh.RetryIn = 0, 0, 0
 	var b pgx.Batch
 	reserved := dedupe.Reserve(&b, []*dedupe.Row{&fresh})
 	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
@@ -109,16 +206,6 @@ func (l *loop) own(ctx context.Context, tx pgx.Tx, it *item, key dedupe.Key) (*d
 		err = fmt.Errorf("%w: event %s", ledger.ErrRace, key.ID)
 	}
 	return row, err
-}
-
-// supersede gives the row of the event the content of this delivery, and keeps
-// its number and history.
-func (it *item) supersede(row *dedupe.Row) {
-	mine := *it.row
-	mine.No, mine.Attempts, mine.Redrives = row.No, row.Attempts, row.Redrives
-	mine.FailingFor, mine.RetryIn, mine.DLQSeq = row.FailingFor, 0, 0
-	it.row = &mine
-	it.intend()
 }
 
 // apply decides the event on its merits and queues its row.
@@ -181,6 +268,12 @@ func (l *loop) compare(ctx context.Context, it *item) (func(*dedupe.Row) dedupe.
 		return nil, err
 	}
 	row := known[it.key]
+	if row != nil && row.BodyHash != it.content.BodyHash && !it.understood {
+		if it.delivered > trustDelivered {
+			return func(*dedupe.Row) dedupe.Sameness { return dedupe.Different }, nil
+		}
+		l.understand(ctx, []*item{it})
+	}
 	if row == nil || it.content.Compare(row.Content) != dedupe.Unsure {
 		return func(r *dedupe.Row) dedupe.Sameness { return definite(it.content.Compare(r.Content)) }, nil
 	}

@@ -43,7 +43,7 @@ func (l *loop) commit(ctx context.Context, items []*item) error {
 		return err
 	}
 	if len(items) == 1 {
-		return l.accuse(ctx, items[0], err)
+		return l.alone(ctx, items[0], err)
 	}
 	l.w.metrics.bisected.Inc()
 	half := len(items) / 2
@@ -75,8 +75,10 @@ func (l *loop) retry(ctx context.Context, transaction func(context.Context) erro
 
 // transact is the fast path: two round trips for the whole batch. The first
 // locks, in the order events, operations, limited accounts; the second writes
-// what was decided in between, and commits.
+// what was decided in between, and commits. Items are either all new, or all
+// marked: then their rows are there, and are locked instead of inserted.
 func (l *loop) transact(ctx context.Context, items []*item) error {
+	marked := items[0].marked
 	conn, err := l.w.pool.Acquire(ctx)
 	if err != nil {
 		return fmt.Errorf("acquire connection: %w", err)
@@ -89,7 +91,9 @@ func (l *loop) transact(ctx context.Context, items []*item) error {
 
 	rows, postings := make([]*dedupe.Row, len(items)), make([]*ledger.Posting, 0, len(items))
 	for i, it := range items {
-		it.row.No = l.numbers.Take()
+		if !it.marked {
+			it.row.No = l.numbers.Take()
+		}
 		it.intend()
 		rows[i] = it.row
 		if it.posting != nil {
@@ -98,7 +102,11 @@ func (l *loop) transact(ctx context.Context, items []*item) error {
 	}
 	var first, second pgx.Batch
 	first.Queue("BEGIN")
-	reserved := dedupe.Reserve(&first, rows)
+	reserve := dedupe.Reserve
+	if marked {
+		reserve = dedupe.Fence
+	}
+	reserved := reserve(&first, rows)
 	book := ledger.NewBatch(l.w.limit, postings)
 	book.Reserve(&first)
 	if err := conn.SendBatch(ctx, &first).Close(); err != nil {
@@ -124,9 +132,9 @@ func (l *loop) transact(ctx context.Context, items []*item) error {
 	if err := commitWith(ctx, conn, &second); err != nil {
 		return err
 	}
-	l.w.gate.passed()
 	for _, it := range items {
 		if reserved.New(it.row.No) {
+			it.marked = false
 			it.settle()
 			if it.row.Outcome == dedupe.Applied {
 				l.w.streak.reset()
@@ -162,11 +170,12 @@ func readKnown(ctx context.Context, conn *pgxpool.Conn, items []*item, reserved 
 func (l *loop) rewrite(b *pgx.Batch, it *item) {
 	p := it.posting
 	switch {
-	case p == nil:
-	case p.Err != nil:
+	case p != nil && p.Err != nil:
 		l.refuse(b, it, it.row, refusal(p.Err), p.Err)
-	case len(p.Posted) == 0:
+	case p != nil && len(p.Posted) == 0:
 		it.row.Outcome = dedupe.DuplicateOperation
+		dedupe.Save(b, it.row, 0)
+	case it.marked:
 		dedupe.Save(b, it.row, 0)
 	}
 }
@@ -177,7 +186,7 @@ func (l *loop) refuse(b *pgx.Batch, it *item, row *dedupe.Row, reason dlq.Reason
 	row.Outcome, row.Reason, row.Error, row.DLQSeq = "", string(reason), text(cause), 0
 	if passes(reason) {
 		budget := l.w.budget(row.Source)
-		row.Attempts++
+		row.Attempts = it.failed + 1 // not row.Attempts++: the transaction may be tried again
 		if !spent(budget, row.Attempts, row.FailingFor) {
 			row.State = dedupe.Pending
 			it.delay = delay(budget, row.Attempts, jitter)
@@ -204,7 +213,9 @@ func (it *item) settle() {
 // judge compares a delivery with the row that was there before it. Whatever is
 // not plainly a duplicate is decided under that row's lock.
 func (it *item) judge(row *dedupe.Row) {
-	if row != nil && row.Terminal() && it.content.Compare(row.Content) == dedupe.Same {
+	it.marked = false // if it was, somebody else has taken it over
+	same := row != nil && (it.content.BodyHash == row.BodyHash || it.understood && it.content.Compare(row.Content) == dedupe.Same)
+	if same && row.Terminal() {
 		it.duplicateOf(row)
 		return
 	}

@@ -50,6 +50,10 @@ type item struct {
 	// row is the event's row as this delivery would have it, or has found it.
 	row     *dedupe.Row
 	posting *ledger.Posting
+	// marked is set while row is an attempt that this delivery has begun.
+	marked bool
+	// failed is how many attempts had failed before this one.
+	failed int
 	// copies are deliveries of the same bytes that share this one's fate.
 	copies []*item
 
@@ -98,12 +102,8 @@ func (w *worker) decode(msg jetstream.Msg) (*item, error) {
 	incarnation := w.incarnation()
 	it.event, err = envelope.Decode(msg.Headers(), msg.Data())
 	if err != nil {
-		it.event = &envelope.Event{
-			Source: unknownSource,
-			ID:     UnreadableID(incarnation, it.seq),
-			Time:   it.stored,
-			Data:   msg.Data(),
-		}
+		key := dedupe.Unreadable(dedupe.Position{StreamCreated: incarnation, Seq: it.seq})
+		it.event = &envelope.Event{Source: key.Source, ID: key.ID, Time: it.stored, Data: msg.Data()}
 		it.understood, it.decision = true, unreadable(dlq.BadEnvelope, msg.Data(), err)
 	}
 	it.key = dedupe.Key{Source: it.event.Source, ID: it.event.ID}

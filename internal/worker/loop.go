@@ -66,7 +66,7 @@ func (l *loop) process(ctx context.Context, msgs []jetstream.Msg) {
 	began := time.Now()
 	items := make([]*item, 0, len(msgs))
 	for _, msg := range msgs {
-		it, err := l.w.read(msg)
+		it, err := l.w.decode(msg)
 		if err != nil {
 			l.w.metrics.answersLost.Inc() // not a JetStream delivery: nobody waits for an answer
 			continue
@@ -75,10 +75,16 @@ func (l *loop) process(ctx context.Context, msgs []jetstream.Msg) {
 	}
 	slices.SortFunc(items, func(a, b *item) int { return cmp.Compare(a.seq, b.seq) })
 	leaders, rest := fold(items)
-	if err := l.decide(ctx, leaders, rest); err != nil && verdictOf(err) == unavailable {
+	switch err := l.decide(ctx, leaders, rest); {
+	case err == nil:
+		l.w.gate.passed()
+	case verdictOf(err) == unavailable:
 		l.w.gate.close(err)
+	default:
+		l.w.gate.passed() // it lost its races, but the database is there
 	}
 	all := slices.Concat(leaders, rest)
+	l.giveBackAttempts(ctx, all)
 	l.park(ctx, all)
 	l.answer(all)
 	l.remember(ctx, all)
@@ -92,20 +98,24 @@ func (l *loop) process(ctx context.Context, msgs []jetstream.Msg) {
 // so and are given back.
 func (l *loop) decide(ctx context.Context, leaders, rest []*item) error {
 	l.batches++
-	fresh, err := l.claim(ctx, leaders)
+	claimed, err := l.claim(ctx, leaders)
 	if err != nil {
 		return err
 	}
-	batch := make([]*item, 0, len(fresh))
-	for _, it := range fresh {
-		if passes(it.decision.Parked) {
-			it.fate = lonely // its row counts the attempts
-		} else {
-			batch = append(batch, it)
-		}
-	}
-	if err := l.commit(ctx, batch); err != nil {
+	fresh, again := partition(claimed, func(it *item) bool { return it.delivered <= 1 })
+	marked, err := l.mark(ctx, again)
+	if err != nil {
 		return err
+	}
+	for _, batch := range [][]*item{fresh, marked} {
+		l.understand(ctx, batch)
+		plain, odd := partition(batch, func(it *item) bool { return it.fault == nil && !passes(it.decision.Parked) })
+		for _, it := range odd {
+			it.fate = lonely // its row counts the attempts
+		}
+		if err := l.commit(ctx, plain); err != nil {
+			return err
+		}
 	}
 	for _, it := range rest {
 		it.fate = lonely
@@ -115,11 +125,23 @@ func (l *loop) decide(ctx context.Context, leaders, rest []*item) error {
 			continue
 		}
 		it.fate = undecided
-		if err := l.alone(ctx, it); err != nil {
+		if err := l.alone(ctx, it, nil); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// partition splits items by a test, in their order.
+func partition(items []*item, test func(*item) bool) (pass, fail []*item) {
+	for _, it := range items {
+		if test(it) {
+			pass = append(pass, it)
+		} else {
+			fail = append(fail, it)
+		}
+	}
+	return pass, fail
 }
 
 // claim asks Redis which events to leave alone, and returns those to decide
@@ -205,6 +227,20 @@ func (l *loop) remember(ctx context.Context, items []*item) {
 type finished struct {
 	token          string
 	done, released []dedupe.Key
+}
+
+// giveBackAttempts ends the attempts of items that stayed undecided.
+func (l *loop) giveBackAttempts(ctx context.Context, items []*item) {
+	for _, it := range items {
+		if it.fate == undecided {
+			l.w.debts.owe(it)
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), probeTimeout) // also after the drain limit
+	defer cancel()
+	if err := l.w.debts.pay(ctx, l.w.pool); err != nil {
+		l.w.gate.close(err) // paid when the gate opens
+	}
 }
 
 // giveBack returns deliveries that nobody has looked at.

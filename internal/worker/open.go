@@ -106,6 +106,15 @@ func (w *worker) probe(ctx context.Context) error {
 	return err
 }
 
+// resume is the gate's probe: what outages interrupted is given back before
+// anybody goes on.
+func (w *worker) resume(ctx context.Context) error {
+	if err := w.probe(ctx); err != nil {
+		return err
+	}
+	return w.debts.pay(ctx, w.pool)
+}
+
 // ready says whether this worker could work now.
 func (w *worker) ready(ctx context.Context) error {
 	if !w.conn.NC.IsConnected() {

@@ -35,6 +35,9 @@ func TestMain(m *testing.M) {
 	if os.Getenv(pausedWorkerEnv) != "" {
 		os.Exit(runPausedWorker())
 	}
+	if os.Getenv(killedWorkerEnv) != "" {
+		os.Exit(runKilledWorker())
+	}
 	stacktest.Main(m, &stack)
 }
 

@@ -91,9 +91,18 @@ type worker struct {
 	gate       *gate
 	letters    *outage
 	streak     streak
+	debts      debts
 
-	// between is called between the two round trips; for tests.
-	between func()
+	// between is called between the two round trips, thinking before the rules
+	// of an event; for tests.
+	between  func()
+	thinking func(*envelope.Event)
+}
+
+// decision is what an event's source makes of it, with the version of its rules.
+type decision struct {
+	rules.Decision
+	rules int64
 }
 
 // Run works until ctx ends, then finishes what it has begun and returns nil.
@@ -125,7 +134,7 @@ func newWorker(cat *catalog.Catalog, log zerolog.Logger, tuning Tuning) *worker 
 	away := func(name string) *outage {
 		return &outage{name: name, log: log, gauge: w.metrics.away.WithLabelValues(name)}
 	}
-	w.gate = newGate(away("postgres"), w.probe)
+	w.gate = newGate(away("postgres"), w.resume)
 	w.letters = away("the dead-letter stream")
 	return w
 }

@@ -92,7 +92,7 @@ func TestApply(t *testing.T) {
 
 // sameClock copies what moves with the clock.
 func sameClock(row, from *dedupe.Row) *dedupe.Row {
-	row.FailingFor, row.RetryIn = from.FailingFor, from.RetryIn
+	row.FailingFor, row.RetryIn, row.BegunFor = from.FailingFor, from.RetryIn, from.BegunFor
 	return row
 }
 

@@ -98,6 +98,8 @@ type Row struct {
 	Redrives int
 	// FailingFor is how long ago the first failed attempt was, by the database's clock.
 	FailingFor time.Duration
+	// BegunFor is how long ago the row became what it is, by the same clock.
+	BegunFor time.Duration
 	// RetryIn is how long a pending event has yet to wait, by the same clock.
 	RetryIn time.Duration
 	// DLQSeq is the dead letter's sequence; 0 until the broker has it.

@@ -121,19 +121,20 @@ const rowColumns = `
 	e.no, e.source, e.event_id, e.variant, e.state, COALESCE(e.outcome, ''), COALESCE(e.reason, ''), COALESCE(e.error, ''),
 	e.type, e.occurred_at, e.body_hash, e.fingerprint, e.rules_version, e.stream_created, e.seq, e.attempts, e.attempt, e.crashes, e.redrives,
 	COALESCE(EXTRACT(epoch FROM now() - e.first_failed_at)::float8, 0), COALESCE(EXTRACT(epoch FROM e.next_try_at - now())::float8, 0),
+	EXTRACT(epoch FROM now() - e.decided_at)::float8,
 	COALESCE(e.dlq_seq, 0), e.created_at, e.decided_at`
 
 // scanRow reads rowColumns.
 func scanRow(found pgx.CollectableRow) (*Row, error) {
 	var (
-		r             Row
-		body, meaning []byte
-		seq, dlq      int64
-		failing, wait float64
+		r                    Row
+		body, meaning        []byte
+		seq, dlq             int64
+		failing, wait, begun float64
 	)
 	err := found.Scan(&r.No, &r.Source, &r.ID, &r.Variant, &r.State, &r.Outcome, &r.Reason, &r.Error,
 		&r.Type, &r.Occurred, &body, &meaning, &r.Rules, &r.StreamCreated, &seq, &r.Attempts, &r.Attempt, &r.Crashes, &r.Redrives,
-		&failing, &wait, &dlq, &r.Created, &r.Decided)
+		&failing, &wait, &begun, &dlq, &r.Created, &r.Decided)
 	if err != nil {
 		return nil, err
 	}
@@ -141,6 +142,7 @@ func scanRow(found pgx.CollectableRow) (*Row, error) {
 	copy(r.Fingerprint[:], meaning)
 	r.Seq, r.DLQSeq = uint64(seq), uint64(dlq) //nolint:gosec // both are checked to be positive
 	r.FailingFor = time.Duration(failing * float64(time.Second))
+	r.BegunFor = time.Duration(begun * float64(time.Second))
 	r.RetryIn = max(0, time.Duration(wait*float64(time.Second)))
 	return &r, nil
 }
