@@ -2,12 +2,8 @@
 package main
 
 import (
-	"context"
 	"os"
 
-	"github.com/rs/zerolog"
-
-	"github.com/onceledger/onceledger/internal/catalog"
 	"github.com/onceledger/onceledger/internal/config"
 	"github.com/onceledger/onceledger/internal/program"
 	"github.com/onceledger/onceledger/internal/receiver"
@@ -42,8 +38,6 @@ func main() {
 		Name:  "onceledger-receiver",
 		Help:  help,
 		Needs: []config.Connection{config.NeedNATS},
-		Run: func(ctx context.Context, cat *catalog.Catalog, log zerolog.Logger) error {
-			return receiver.Run(ctx, cat, log)
-		},
+		Run:   receiver.Run,
 	}.Main(os.Args[1:]))
 }
