@@ -85,7 +85,6 @@ func (l *loop) decideAlone(ctx context.Context, it *item, reason dlq.Reason, cau
 	if err := tx.Commit(ctx); err != nil {
 		return fmt.Errorf("commit: %w", err)
 	}
-	l.w.gate.passed()
 	settle()
 	return nil
 }
@@ -116,6 +115,7 @@ func (l *loop) own(ctx context.Context, tx pgx.Tx, it *item, key dedupe.Key) (*d
 func (it *item) supersede(row *dedupe.Row) {
 	mine := *it.row
 	mine.No, mine.Attempts, mine.Redrives = row.No, row.Attempts, row.Redrives
+	it.failed = row.Attempts
 	mine.FailingFor, mine.RetryIn, mine.DLQSeq = row.FailingFor, 0, 0
 	it.row = &mine
 	it.intend()

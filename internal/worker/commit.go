@@ -124,7 +124,6 @@ func (l *loop) transact(ctx context.Context, items []*item) error {
 	if err := commitWith(ctx, conn, &second); err != nil {
 		return err
 	}
-	l.w.gate.passed()
 	for _, it := range items {
 		if reserved.New(it.row.No) {
 			it.settle()
@@ -177,7 +176,7 @@ func (l *loop) refuse(b *pgx.Batch, it *item, row *dedupe.Row, reason dlq.Reason
 	row.Outcome, row.Reason, row.Error, row.DLQSeq = "", string(reason), text(cause), 0
 	if passes(reason) {
 		budget := l.w.budget(row.Source)
-		row.Attempts++
+		row.Attempts = it.failed + 1 // not row.Attempts++: the transaction may be tried again
 		if !spent(budget, row.Attempts, row.FailingFor) {
 			row.State = dedupe.Pending
 			it.delay = delay(budget, row.Attempts, jitter)

@@ -45,6 +45,8 @@ type item struct {
 	// row is the event's row as this delivery would have it, or has found it.
 	row     *dedupe.Row
 	posting *ledger.Posting
+	// failed is how many attempts had failed before this one.
+	failed int
 	// copies are deliveries of the same bytes that share this one's fate.
 	copies []*item
 

@@ -75,8 +75,13 @@ func (l *loop) process(ctx context.Context, msgs []jetstream.Msg) {
 	}
 	slices.SortFunc(items, func(a, b *item) int { return cmp.Compare(a.seq, b.seq) })
 	leaders, rest := fold(items)
-	if err := l.decide(ctx, leaders, rest); err != nil && verdictOf(err) == unavailable {
+	switch err := l.decide(ctx, leaders, rest); {
+	case err == nil:
+		l.w.gate.passed()
+	case verdictOf(err) == unavailable:
 		l.w.gate.close(err)
+	default:
+		l.w.gate.passed() // it lost its races, but the database is there
 	}
 	all := slices.Concat(leaders, rest)
 	l.park(ctx, all)
