@@ -38,7 +38,7 @@ configuration (receiver.listen).`,
 	flags.StringVar(&sending.Body, "body", "", "`FILE` with the body, - for standard input (default: a sample)")
 	flags.StringVar(&sending.Sample.ID, "id", "", "event id (default: a fresh one)")
 	flags.StringVar(&sending.Sample.Type, "type", "", "event type (default: one that the example's rules know)")
-	flags.StringVar(&sending.Sample.Amount, "amount", "", "amount, in the units the provider counts in (default 1999)")
+	flags.StringVar(&sending.Sample.Amount, "amount", "", "amount, in the units the provider counts in (default 1999 or 19.99)")
 	flags.StringVar(&sending.Sample.Currency, "currency", "", "currency (default EUR)")
 	flags.StringArrayVar(&sending.Sample.Set, "set", nil, "set a member of the sample, `PATH=VALUE`; may be repeated")
 	flags.IntVar(&sending.Repeat, "repeat", 1, "how often to send the same bytes")

@@ -65,7 +65,7 @@ type auditor struct {
 	created, now time.Time
 	// owned marks the messages whose event's row names them, letters the dead
 	// letters that their event's row names.
-	owned, letters bitmap
+	owned, letters claims
 	suspects       suspects
 }
 
@@ -88,6 +88,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		{"match dead letters", a.deadLetters},
 		{"look at suspects again", a.again},
 		{"check events and transfers", a.rows},
+		{"look at repeated claims", a.repeated},
 		{"check operations", a.operations},
 		{"check balances", a.balances},
 		{"check totals", a.totals},
@@ -128,21 +129,41 @@ func (a *auditor) fix(ctx context.Context) error {
 	a.now = info.TimeStamp
 	a.report.Stream.Created = a.created
 	a.report.Stream.First, a.report.Stream.Last = info.State.FirstSeq, info.State.LastSeq
+	a.owned.found.base, a.owned.named.base = info.State.FirstSeq, info.State.FirstSeq
 	return nil
 }
 
-// bitmap is a set of sequences, a bit each, from a base that the first one sets.
+// maxRepeated bounds the sequences that are kept because two rows name them.
+const maxRepeated = 1000
+
+// claims compares what rows say they came from with what was found: a sequence
+// that two rows name is right for one of them at most.
+type claims struct {
+	found, named bitmap
+	repeated     []int64
+}
+
+// check reports whether the row that names n was found to be right.
+func (c *claims) check(n uint64) bool {
+	if !c.found.has(n) {
+		return false
+	}
+	if c.named.has(n) && len(c.repeated) < maxRepeated {
+		c.repeated = append(c.repeated, int64(n)) //nolint:gosec // sequences stay far below 2⁶³
+	}
+	c.named.set(n)
+	return true
+}
+
+// bitmap is a set of sequences from base on, a bit each.
 type bitmap struct {
 	base uint64
 	bits []uint64
 }
 
-// set adds n. Sequences arrive in rising order, more or less: one far below the
-// first is not kept, which only costs a second look later.
+// set adds n; what is below base is not kept. n must be the sequence of
+// something that exists: memory grows up to it.
 func (b *bitmap) set(n uint64) {
-	if b.bits == nil {
-		b.base = n &^ 63
-	}
 	if n < b.base {
 		return
 	}
@@ -150,7 +171,7 @@ func (b *bitmap) set(n uint64) {
 	for uint64(len(b.bits)) <= word {
 		b.bits = append(b.bits, 0)
 	}
-	b.bits[word] |= 1 << (n % 64)
+	b.bits[word] |= 1 << ((n - b.base) % 64)
 }
 
 func (b *bitmap) has(n uint64) bool {
@@ -158,5 +179,5 @@ func (b *bitmap) has(n uint64) bool {
 		return false
 	}
 	word := (n - b.base) / 64
-	return word < uint64(len(b.bits)) && b.bits[word]&(1<<(n%64)) != 0
+	return word < uint64(len(b.bits)) && b.bits[word]&(1<<((n-b.base)%64)) != 0
 }

@@ -47,7 +47,7 @@ func (s *Sum) counter(t term) *int {
 func (a *auditor) count(m *message, c class) {
 	*a.report.Sum.counter(c.term)++
 	if c.owner {
-		a.owned.set(m.seq)
+		a.owned.found.set(m.seq)
 	}
 	if c.problem != "" {
 		a.report.add(Finding{Kind: c.problem, Seq: m.seq, Source: m.key.Source, EventID: m.key.ID, Detail: c.detail})

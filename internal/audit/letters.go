@@ -58,7 +58,7 @@ func (a *auditor) match(ctx context.Context, letters []*dlq.Letter) error {
 				Detail: fmt.Sprintf("dead letter %d belongs to no event", l.Seq),
 			})
 		case row.State == dedupe.Failed && row.DLQSeq == l.Seq:
-			a.letters.set(l.Seq)
+			a.letters.found.set(l.Seq)
 		case row.State != dedupe.Failed || row.DLQSeq != 0:
 			a.report.Letters.Stale++
 		}

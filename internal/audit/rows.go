@@ -62,7 +62,7 @@ func (a *auditor) origins(ctx context.Context, after, upTo int64) error {
 	var failed, old bool
 	_, err = pgx.ForEachRow(found, []any{&no, &failed, &letter, &seq, &old}, func() error {
 		origin := uint64(seq) //nolint:gosec // checked to be positive by the table
-		if origin >= a.report.Stream.First && origin <= a.report.Stream.Last && origin > 0 && !a.owned.has(origin) {
+		if origin >= max(a.report.Stream.First, 1) && origin <= a.report.Stream.Last && !a.owned.check(origin) {
 			strangers = append(strangers, no)
 		}
 		if !failed {
@@ -75,7 +75,7 @@ func (a *auditor) origins(ctx context.Context, after, upTo int64) error {
 		case letter == 0:
 			a.report.Letters.Unrecorded++
 			unlettered = append(unlettered, no)
-		case !a.letters.has(uint64(letter)): //nolint:gosec // as above
+		case !a.letters.check(uint64(letter)): //nolint:gosec // as above
 			unlettered = append(unlettered, no)
 		}
 		return nil
@@ -126,6 +126,43 @@ func (a *auditor) strangers(ctx context.Context, numbers []int64) error {
 		}
 	}
 	return nil
+}
+
+// repeated looks at all events that share a message or a dead letter.
+func (a *auditor) repeated(ctx context.Context) error {
+	sharing, err := a.numbers(ctx, `
+		SELECT no
+		FROM events
+		WHERE stream_created = $1 AND seq = ANY($2)`, a.created, a.owned.repeated)
+	if err != nil {
+		return err
+	}
+	if err := a.strangers(ctx, sharing); err != nil {
+		return err
+	}
+	if sharing, err = a.numbers(ctx, `
+		SELECT no
+		FROM events
+		WHERE state = $1 AND dlq_seq = ANY($2)`, string(dedupe.Failed), a.letters.repeated); err != nil {
+		return err
+	}
+	return a.letter(ctx, sharing)
+}
+
+// numbers returns the events that share one of sequences, which are rare.
+func (a *auditor) numbers(ctx context.Context, query string, scope any, sequences []int64) ([]int64, error) {
+	if len(sequences) == 0 {
+		return nil, nil
+	}
+	found, err := a.Pool.Query(ctx, query, scope, sequences)
+	if err != nil {
+		return nil, fmt.Errorf("find events by sequence: %w", err)
+	}
+	list, err := pgx.CollectRows(found, pgx.RowTo[int64])
+	if err != nil {
+		return nil, fmt.Errorf("find events by sequence: %w", err)
+	}
+	return list, nil
 }
 
 // trimmed reports whether a message went away with everything before it.

@@ -45,8 +45,8 @@ func (a *auditor) suspect(m *message) bool {
 // acquit counts the suspects that l explains: their content was parked, and
 // another content took over the event's row since.
 func (a *auditor) acquit(l *dlq.Letter) {
-	if a.suspects.n == 0 {
-		return
+	if a.suspects.n == 0 || l.Variant != "" {
+		return // a conflict has a row of its own
 	}
 	c := content{dedupe.Key{Source: l.Source, ID: l.EventID}, sha256.Sum256(l.Data)}
 	for _, m := range a.suspects.by[c] {

@@ -65,14 +65,16 @@ func (a *Account) limit() string {
 type accountTable struct {
 	s *Session
 	*table
+	n int
 }
 
 func newAccountTable(s *Session) *accountTable {
-	return &accountTable{s, newTable(s.Out, "ACCOUNT", "ASSET", "BALANCE", "DEBITS", "CREDITS", "LIMIT")}
+	return &accountTable{s: s, table: newTable(s.Out, "ACCOUNT", "ASSET", "BALANCE", "DEBITS", "CREDITS", "LIMIT")}
 }
 
 func (t *accountTable) print(a *ledger.Account) error {
 	account := accountOf(a)
+	t.n++
 	if t.s.JSON {
 		return t.s.object(account)
 	}
@@ -82,7 +84,11 @@ func (t *accountTable) print(a *ledger.Account) error {
 }
 
 func (t *accountTable) flush() error {
-	if t.s.JSON {
+	switch {
+	case t.s.JSON:
+		return nil
+	case t.n == 0:
+		fmt.Fprintln(t.s.Out, "no accounts: they open with their first transfer")
 		return nil
 	}
 	return t.table.flush()
@@ -248,6 +254,10 @@ func printStatement(s *Session, account Account, entries []Entry, more bool) err
 		return nil
 	}
 	fmt.Fprintf(s.Out, "%s: balance %s %s\n\n", printable(account.Account), account.major(account.Balance), account.Asset)
+	if len(entries) == 0 {
+		fmt.Fprintln(s.Out, "no entries here")
+		return nil
+	}
 	t := newTable(s.Out, "POSTED", "DEBIT", "CREDIT", "COUNTER ACCOUNT", "OPERATION", "SOURCE", "EVENT")
 	for _, e := range entries {
 		debit, credit := account.major(e.Minor), ""

@@ -73,38 +73,56 @@ func ListLetters(ctx context.Context, s *Session, filter dlq.Filter) error {
 	}
 	defer pool.Close()
 	defer conn.Close()
-	t := newTable(s.Out, "DLQ SEQ", "PARKED", "REASON", "SOURCE", "EVENT", "TYPE", "ATTEMPTS", "ERROR")
-	batch := make([]*dlq.Letter, 0, lettersPage)
-	flush := func() error {
-		letters, err := living(ctx, pool, batch)
-		batch = batch[:0]
-		if err != nil {
-			return err
-		}
-		for _, l := range letters {
-			if s.JSON {
-				if err := s.object(letterOf(l)); err != nil {
-					return err
-				}
-				continue
-			}
-			t.row(fmt.Sprint(l.Seq), when(l.Parked), string(l.Reason), l.Source, l.EventID, l.EventType(), fmt.Sprint(l.Attempts), cut(l.Error))
-		}
-		if s.JSON {
-			return nil
-		}
-		return t.flush()
-	}
-	err = dlq.List(ctx, conn.JS, filter, func(l *dlq.Letter) error {
-		if batch = append(batch, l); len(batch) < lettersPage {
-			return nil
-		}
-		return flush()
-	})
+	list := letterList{s: s, pool: pool, table: newTable(s.Out, "DLQ SEQ", "PARKED", "REASON", "SOURCE", "EVENT", "TYPE", "ATTEMPTS", "ERROR")}
+	err = dlq.List(ctx, conn.JS, filter, func(l *dlq.Letter) error { return list.add(ctx, l) })
 	if err != nil {
 		return noStream(err)
 	}
-	return flush()
+	if err := list.flush(ctx); err != nil {
+		return err
+	}
+	if list.n == 0 && !s.JSON {
+		fmt.Fprintln(s.Out, "no dead letters")
+	}
+	return nil
+}
+
+// letterList prints the letters that are not stale, a page at a time.
+type letterList struct {
+	s     *Session
+	pool  *pgxpool.Pool
+	table *table
+	page  []*dlq.Letter
+	n     int
+}
+
+func (p *letterList) add(ctx context.Context, l *dlq.Letter) error {
+	if p.page = append(p.page, l); len(p.page) < lettersPage {
+		return nil
+	}
+	return p.flush(ctx)
+}
+
+func (p *letterList) flush(ctx context.Context) error {
+	letters, err := living(ctx, p.pool, p.page)
+	if err != nil {
+		return err
+	}
+	p.page = p.page[:0]
+	p.n += len(letters)
+	for _, l := range letters {
+		if p.s.JSON {
+			if err := p.s.object(letterOf(l)); err != nil {
+				return err
+			}
+			continue
+		}
+		p.table.row(fmt.Sprint(l.Seq), when(l.Parked), string(l.Reason), l.Source, l.EventID, l.EventType(), fmt.Sprint(l.Attempts), cut(l.Error))
+	}
+	if p.s.JSON || p.n == 0 {
+		return nil
+	}
+	return p.table.flush()
 }
 
 // both opens the ledger and the broker.

@@ -22,8 +22,8 @@ type Sample struct {
 	ID string
 	// Type of the event, for example charge.succeeded.
 	Type string
-	// Amount in minor units where the provider counts so, as text: it is written
-	// into the body as it is.
+	// Amount in the units the provider counts in, as the text of a number: it is
+	// written into the body as it is.
 	Amount, Currency string
 	// Set holds path=value pairs for members of the body; a value that is JSON
 	// is written as it is, any other as a string.
@@ -49,7 +49,11 @@ func (s Sample) build(src *catalog.Source, now time.Time) (*sampled, error) {
 	} else {
 		now = fixedTime
 	}
-	s.Amount, s.Currency = cmp.Or(s.Amount, "1999"), cmp.Or(s.Currency, "EUR")
+	usual := "19.99" // what counts in major units
+	if p := src.Config.Provider.Value; p == "stripe" || p == "github" {
+		usual = "1999"
+	}
+	s.Amount, s.Currency = cmp.Or(s.Amount, usual), cmp.Or(s.Currency, "EUR")
 	if !json.Valid([]byte(s.Amount)) {
 		return nil, exit.Usagef("--amount %q is not a number", s.Amount)
 	}

@@ -59,9 +59,9 @@ func (l *link) context() context.Context {
 	return l.ctx
 }
 
-// away returns errAway while there is no connection.
+// away returns errAway while there is no connection, or none that we know of yet.
 func (l *link) away() error {
-	if l.context().Err() != nil {
+	if l.context().Err() != nil || !l.nc.IsConnected() {
 		return errAway
 	}
 	return nil

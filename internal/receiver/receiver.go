@@ -29,7 +29,12 @@ import (
 // Run receives webhooks for the sources of cat until ctx ends, then drains and
 // returns nil. A broker that is away at the start is waited for; one that may
 // lose what it accepted is refused with an error that wraps stream.ErrRefused.
-func Run(ctx context.Context, cat *catalog.Catalog, log zerolog.Logger, options ...Option) error {
+func Run(ctx context.Context, cat *catalog.Catalog, log zerolog.Logger) error {
+	return RunWith(ctx, cat, log)
+}
+
+// RunWith is Run with options, for benchmarks.
+func RunWith(ctx context.Context, cat *catalog.Catalog, log zerolog.Logger, options ...Option) error {
 	reg := telemetry.NewRegistry()
 	var server atomic.Pointer[Server]
 	ready := func(ctx context.Context) error {

@@ -155,7 +155,7 @@ func (s *Server) Ready(ctx context.Context) error {
 	}
 	events, err := s.publisher.js.Stream(ctx, s.publisher.stream)
 	if err != nil {
-		return fmt.Errorf("look at stream %s: %w", s.publisher.stream, err)
+		return fmt.Errorf("%w: look at stream %s: %w", errAway, s.publisher.stream, err)
 	}
 	info := events.CachedInfo()
 	if limit := info.Config.MaxBytes; limit > 0 && int64(info.State.Bytes)+s.maxBody > limit {

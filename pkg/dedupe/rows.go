@@ -79,9 +79,10 @@ const reserveSQL = `
 
 // Reserve queues the insertion of rows in the form they will have if nothing
 // objects. It sorts rows into lock order. A key that another transaction holds
-// is waited for; one that is committed is left alone.
+// is waited for; one that is committed is left alone; of equal keys in rows only
+// the first is new.
 func Reserve(b *pgx.Batch, rows []*Row) *Reservation {
-	slices.SortFunc(rows, func(a, c *Row) int { return a.Key.Compare(c.Key) })
+	slices.SortStableFunc(rows, func(a, c *Row) int { return a.Key.Compare(c.Key) })
 	r := &Reservation{inserted: make(map[int64]bool, len(rows))}
 	b.Queue(reserveSQL, columns(rows)...).Query(func(found pgx.Rows) error {
 		numbers, err := pgx.CollectRows(found, pgx.RowTo[int64])

@@ -132,17 +132,16 @@ func Post(ctx context.Context, tx pgx.Tx, limits func(account string) (Limit, bo
 // asset would change the worth of what is booked, so it is refused.
 func DeclareAssets(ctx context.Context, tx pgx.Tx, assets []Asset) error {
 	for _, a := range assets {
+		if _, err := tx.Exec(ctx, `
+			INSERT INTO assets (code, exponent)
+			VALUES ($1, $2)
+			ON CONFLICT (code) DO NOTHING`, a.Code, a.Exponent); err != nil {
+			return fmt.Errorf("declare asset %s: %w", a.Code, err)
+		}
+		// A statement of its own: the wait for another worker's insert does not
+		// refresh the snapshot of the one above.
 		var exponent int
-		err := tx.QueryRow(ctx, `
-			WITH declared AS (
-				INSERT INTO assets (code, exponent)
-				VALUES ($1, $2)
-				ON CONFLICT (code) DO NOTHING
-				RETURNING exponent)
-			SELECT exponent FROM declared
-			UNION ALL
-			SELECT exponent FROM assets WHERE code = $1`, a.Code, a.Exponent).Scan(&exponent)
-		if err != nil {
+		if err := tx.QueryRow(ctx, `SELECT exponent FROM assets WHERE code = $1`, a.Code).Scan(&exponent); err != nil {
 			return fmt.Errorf("declare asset %s: %w", a.Code, err)
 		}
 		if exponent != a.Exponent {

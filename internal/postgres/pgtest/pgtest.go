@@ -12,6 +12,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -19,6 +20,9 @@ import (
 
 	"github.com/onceledger/onceledger/internal/postgres"
 )
+
+// closeLimit bounds the wait for a test's connections.
+const closeLimit = 10 * time.Second
 
 var (
 	schemas atomic.Int64
@@ -54,12 +58,24 @@ func Pool(t testing.TB, databaseURL string, role postgres.Role) *pgxpool.Pool {
 	return Open(t, Migrated(t, databaseURL), role)
 }
 
-// Open is postgres.Open for the length of a test.
+// Open is postgres.Open for the length of a test, which must give every
+// connection back.
 func Open(t testing.TB, databaseURL string, role postgres.Role) *pgxpool.Pool {
 	t.Helper()
 	pool, err := postgres.Open(context.Background(), databaseURL, role)
 	require.NoError(t, err)
-	t.Cleanup(pool.Close)
+	t.Cleanup(func() {
+		closed := make(chan struct{})
+		go func() {
+			defer close(closed)
+			pool.Close()
+		}()
+		select {
+		case <-closed:
+		case <-time.After(closeLimit):
+			t.Errorf("%d connections were never given back", pool.Stat().AcquiredConns())
+		}
+	})
 	return pool
 }
 

@@ -1,0 +1,134 @@
+// Package measure decides what a run of the benchmark measures, in which order,
+// and what must hold afterwards. What is compared takes turns within each
+// round, so that a noisy machine is noisy for both.
+//
+//	result, err := measure.Run(ctx, measure.Options{Size: measure.Full, Print: print})
+//
+// An error means that something was lost, doubled or broken. Being slow is none.
+package measure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/onceledger/onceledger/bench/rig"
+)
+
+// ErrMismatch is a stream or a ledger that does not hold what it must.
+var ErrMismatch = errors.New("mismatch")
+
+// Size is how much a run measures.
+type Size struct {
+	// Rounds is how often each receiver cell is measured, Drains the same for
+	// each worker cell.
+	Rounds, Drains int
+	// Senders are the numbers of concurrent senders.
+	Senders []int
+	// WarmUp goes before each Measure of a receiver cell.
+	WarmUp, Measure time.Duration
+	// BodySize is that of an event in bytes.
+	BodySize int
+	// Backlog is how many deliveries a worker is given.
+	Backlog int
+	// Bound ends a drain that would take minutes; what it left is applied in
+	// batches, so that the recount covers the whole backlog all the same.
+	Bound time.Duration
+	// Window is how far apart the two copies of a resent event are at most.
+	Window int
+}
+
+// The sizes.
+var (
+	Full = Size{
+		Rounds: 3, Drains: 2, Senders: []int{1, 64, 256, 1000},
+		WarmUp: 500 * time.Millisecond, Measure: 3 * time.Second, BodySize: 1024,
+		Backlog: 100_000, Bound: 8 * time.Second, Window: 5000,
+	}
+	Smoke = Size{
+		Rounds: 1, Drains: 1, Senders: []int{1, 32},
+		WarmUp: 20 * time.Millisecond, Measure: 100 * time.Millisecond, BodySize: 1024,
+		Backlog: 600, Bound: 200 * time.Millisecond, Window: 50,
+	}
+)
+
+// The parts of a run.
+const (
+	PartReceiver = "receiver"
+	PartWorker   = "worker"
+)
+
+// Options configures Run.
+type Options struct {
+	Size Size
+	// Only is one part to measure alone; empty: all.
+	Only string
+	Rig  rig.Options
+	// Print is told each figure as it comes.
+	Print func(line string)
+}
+
+// Result is everything a run found.
+type Result struct {
+	Started  time.Time      `json:"started"`
+	Seconds  float64        `json:"seconds"`
+	Machine  Machine        `json:"machine"`
+	Size     Size           `json:"size"`
+	Receiver []ReceiverCell `json:"receiver,omitempty"`
+	Worker   []DrainCell    `json:"worker,omitempty"`
+	Ratios   []Ratio        `json:"ratios"`
+}
+
+// Run measures. It leaves nothing behind.
+func Run(ctx context.Context, options Options) (result *Result, err error) {
+	switch options.Only {
+	case "", PartReceiver, PartWorker:
+	default:
+		return nil, fmt.Errorf("part %q is not one of %s, %s", options.Only, PartReceiver, PartWorker)
+	}
+	result = &Result{Started: time.Now().UTC(), Size: options.Size}
+	r, err := rig.Start(ctx, options.Rig)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, r.Stop(context.WithoutCancel(ctx))) }()
+	if result.Machine, err = lookAtMachine(ctx, r); err != nil {
+		return nil, err
+	}
+	options.Print(result.Machine.String())
+
+	s := &session{Options: options, rig: r}
+	if options.Only != PartWorker {
+		if result.Receiver, err = s.receivers(ctx); err != nil {
+			return nil, fmt.Errorf("measure receiver: %w", err)
+		}
+	}
+	if options.Only != PartReceiver {
+		if result.Worker, err = s.drains(ctx); err != nil {
+			return nil, fmt.Errorf("measure worker: %w", err)
+		}
+	}
+	result.Ratios = ratios(result)
+	result.Seconds = time.Since(result.Started).Seconds()
+	return result, nil
+}
+
+// session is what the parts share.
+type session struct {
+	Options
+	rig  *rig.Rig
+	tags int
+}
+
+// tag is new for each use, so that no event id is ever used twice.
+func (s *session) tag() string {
+	s.tags++
+	return fmt.Sprintf("r%d", s.tags)
+}
+
+func (s *session) say(format string, args ...any) { s.Print(fmt.Sprintf(format, args...)) }
+
+func mismatch(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", ErrMismatch, fmt.Sprintf(format, args...))
+}

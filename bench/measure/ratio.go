@@ -1,0 +1,97 @@
+package measure
+
+import (
+	"time"
+
+	"github.com/onceledger/onceledger/bench/rig"
+)
+
+const (
+	// expectGroup and expectBatch are what the two ideas must be worth.
+	expectGroup = 4
+	expectBatch = 10
+	// groupSenders is where the first is looked at.
+	groupSenders = 256
+)
+
+// Ratio compares two cells.
+type Ratio struct {
+	Name  string  `json:"name"`
+	Value float64 `json:"value"`
+	// Lowest and Highest are those of single rounds.
+	Lowest  float64 `json:"lowest"`
+	Highest float64 `json:"highest"`
+	// Expected is the least it should be; 0: it is only shown.
+	Expected float64 `json:"expected,omitempty"`
+}
+
+// Verdict is OK or BELOW, or nothing where nothing is expected.
+func (r Ratio) Verdict() string {
+	switch {
+	case r.Expected == 0:
+		return ""
+	case r.Value < r.Expected:
+		return "BELOW"
+	}
+	return "OK"
+}
+
+func ratios(result *Result) []Ratio {
+	var found []Ratio
+	received := map[rig.Publishing]map[int]ReceiverCell{rig.GroupCommit: {}, rig.OneByOne: {}}
+	for _, c := range result.Receiver {
+		received[c.Publishing][c.Senders] = c
+	}
+	if ours, ok := received[rig.GroupCommit][groupSenders]; ok {
+		found = append(found, ratio("receiver, 256 senders: group commit / one by one",
+			ours.Rounds, received[rig.OneByOne][groupSenders].Rounds, expectGroup))
+	}
+	drained := map[string]DrainCell{}
+	for _, c := range result.Worker {
+		drained[c.Name] = c
+	}
+	if len(drained) > 0 {
+		found = append(found,
+			ratio("worker: batches / one transaction per event", drained[Batches].Rounds, drained[EachAlone].Rounds, expectBatch),
+			ratio("worker, distinct events: with Redis / without", drained[Batches].Rounds, drained[BatchesNoRedis].Rounds, 0),
+			ratio("worker, every event twice: with Redis / without", drained[Storm].Rounds, drained[StormNoRedis].Rounds, 0),
+		)
+	}
+	return found
+}
+
+// ratio compares the means, and the rounds pair by pair.
+func ratio(name string, ours, theirs []float64, expected float64) Ratio {
+	r := Ratio{Name: name, Expected: expected, Value: mean(ours) / mean(theirs)}
+	for i := range min(len(ours), len(theirs)) {
+		value := ours[i] / theirs[i]
+		if r.Lowest == 0 || value < r.Lowest {
+			r.Lowest = value
+		}
+		r.Highest = max(r.Highest, value)
+	}
+	return r
+}
+
+func mean(values []float64) float64 {
+	var sum float64
+	for _, v := range values {
+		sum += v
+	}
+	return sum / float64(max(len(values), 1))
+}
+
+// PerEvent is CPU time in microseconds an event, by program.
+type PerEvent struct {
+	Of map[string]float64 `json:"cpu_us"`
+	// Foreign is how many cores others kept busy meanwhile.
+	Foreign float64 `json:"foreign_cores"`
+}
+
+func perEvent(cost rig.Cost, events int) PerEvent {
+	p := PerEvent{Of: map[string]float64{}, Foreign: cost.Foreign()}
+	for name, used := range cost.Of {
+		p.Of[name] = float64(used) / float64(time.Microsecond) / float64(max(events, 1))
+	}
+	return p
+}

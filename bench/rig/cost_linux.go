@@ -1,0 +1,69 @@
+package rig
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// tick is the kernel's unit in /proc: USER_HZ is 100 on every Linux that Go runs on.
+const tick = 10 * time.Millisecond
+
+// times returns the CPU time of each process with all its children, those that
+// have ended included.
+func times(pids map[string]int) map[string]time.Duration {
+	used := map[string]time.Duration{}
+	for name, pid := range pids {
+		if own, ok := processTime(pid); ok {
+			used[name] = own
+		}
+	}
+	return used
+}
+
+func processTime(pid int) (time.Duration, bool) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, false
+	}
+	// The name, in parentheses, may hold spaces; utime is the 12th field after it.
+	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
+	if len(fields) < 15 {
+		return 0, false
+	}
+	sum := ticks(fields[11:15]) // utime, stime, and both of children that ended
+	children, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
+	for _, child := range strings.Fields(string(children)) {
+		if id, err := strconv.Atoi(child); err == nil {
+			own, _ := processTime(id)
+			sum += own
+		}
+	}
+	return sum, true
+}
+
+// machineTime is the time all cores were busy since the machine started.
+func machineTime() time.Duration {
+	text, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return 0
+	}
+	line, _, _ := bytes.Cut(text, []byte("\n"))
+	fields := bytes.Fields(line) // cpu user nice system idle iowait irq softirq steal …
+	if len(fields) < 9 {
+		return 0
+	}
+	return ticks(fields[1:4]) + ticks(fields[6:9])
+}
+
+func ticks(fields [][]byte) time.Duration {
+	var sum time.Duration
+	for _, field := range fields {
+		n, _ := strconv.ParseInt(string(field), 10, 64)
+		sum += time.Duration(n) * tick
+	}
+	return sum
+}

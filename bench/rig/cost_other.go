@@ -1,0 +1,9 @@
+//go:build !linux
+
+package rig
+
+import "time"
+
+func times(map[string]int) map[string]time.Duration { return nil }
+
+func machineTime() time.Duration { return 0 }

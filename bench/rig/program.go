@@ -1,0 +1,194 @@
+package rig
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime/pprof"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/onceledger/onceledger/internal/catalog"
+	"github.com/onceledger/onceledger/internal/config"
+	"github.com/onceledger/onceledger/internal/devstack"
+	"github.com/onceledger/onceledger/internal/exit"
+	"github.com/onceledger/onceledger/internal/local"
+	"github.com/onceledger/onceledger/internal/program"
+	"github.com/onceledger/onceledger/internal/receiver"
+	"github.com/onceledger/onceledger/internal/worker"
+)
+
+const (
+	// roleEnv makes a re-executed binary one of the programs.
+	roleEnv = "ONCELEDGER_BENCH_PROGRAM"
+	// stopLimit is how long a program may take to drain.
+	stopLimit = 30 * time.Second
+	// firstPort is where the search for free ports begins: below devstack's.
+	firstPort = "127.0.0.1:18080"
+)
+
+// Publishing is how a receiver stores what it receives.
+type Publishing string
+
+// The two ways.
+const (
+	GroupCommit Publishing = "group commit"
+	OneByOne    Publishing = "one by one"
+)
+
+// role is what a child is, handed over in its environment.
+type role struct {
+	Receiver *Publishing    `json:",omitempty"`
+	Worker   *worker.Tuning `json:",omitempty"`
+	Profile  string         `json:",omitempty"`
+}
+
+// Main becomes a receiver, a worker or the NATS server, and exits, if this
+// process was started for that. Call it first in main.
+func Main() {
+	devstack.Main()
+	text, ok := os.LookupEnv(roleEnv)
+	if !ok {
+		return
+	}
+	var own role
+	if err := json.Unmarshal([]byte(text), &own); err != nil {
+		fmt.Fprintln(os.Stderr, "read role:", err)
+		os.Exit(exit.Usage)
+	}
+	os.Exit(own.program().Main(os.Args[1:]))
+}
+
+func (own role) program() program.Program {
+	p := program.Program{Name: "bench", Needs: []config.Connection{config.NeedNATS}}
+	run := func(ctx context.Context, cat *catalog.Catalog, log zerolog.Logger) error {
+		var options []receiver.Option
+		if *own.Receiver == OneByOne {
+			options = append(options, receiver.WithoutGroupCommit())
+		}
+		return receiver.RunWith(ctx, cat, log, options...)
+	}
+	if own.Worker != nil {
+		p.Needs = append(p.Needs, config.NeedDatabase)
+		run = func(ctx context.Context, cat *catalog.Catalog, log zerolog.Logger) error {
+			return worker.RunTuned(ctx, cat, log, *own.Worker)
+		}
+	}
+	p.Run = func(ctx context.Context, cat *catalog.Catalog, log zerolog.Logger) error {
+		return profiled(own.Profile, func() error { return run(ctx, cat, log) })
+	}
+	return p
+}
+
+// profiled runs f and writes its CPU profile to path, if there is one.
+func profiled(path string, f func() error) error {
+	if path == "" {
+		return f()
+	}
+	out, err := os.Create(path)
+	if err != nil {
+		return fmt.Errorf("create profile: %w", err)
+	}
+	defer out.Close()
+	if err := pprof.StartCPUProfile(out); err != nil {
+		return fmt.Errorf("start profile: %w", err)
+	}
+	defer pprof.StopCPUProfile()
+	return f()
+}
+
+// Program is a running receiver or worker.
+type Program struct {
+	*devstack.Process
+	// URL is a receiver's webhook address.
+	URL string
+
+	rig  *Rig
+	name string
+}
+
+// Stop lets the program drain, and reports an exit code other than 0.
+func (p *Program) Stop(ctx context.Context) error {
+	delete(p.rig.programs, p.name)
+	ctx, cancel := context.WithTimeout(ctx, stopLimit)
+	defer cancel()
+	if err := p.Process.Stop(ctx); err != nil {
+		return err
+	}
+	if code := p.ExitCode(); code != exit.OK {
+		return fmt.Errorf("stop %s: it ended with %s", p.name, p.State())
+	}
+	return nil
+}
+
+// StartReceiver starts a receiver and returns when it is ready.
+func (r *Rig) StartReceiver(ctx context.Context, publishing Publishing) (*Program, error) {
+	ports, err := local.Ports(firstPort, 2)
+	if err != nil {
+		return nil, err
+	}
+	p, err := r.run(ctx, "receiver "+string(publishing), role{Receiver: &publishing},
+		[]string{"RECEIVER_LISTEN=" + ports[0], "RECEIVER_ADMIN=" + ports[1]},
+		func(ctx context.Context) error { return probe(ctx, "http://"+ports[1]+"/readyz") })
+	if err != nil {
+		return nil, err
+	}
+	p.URL = "http://" + ports[0] + "/webhooks/" + Source
+	return p, nil
+}
+
+// StartWorker starts a worker and returns at once: its consumer shows when it
+// began.
+func (r *Rig) StartWorker(ctx context.Context, tuning worker.Tuning) (*Program, error) {
+	return r.run(ctx, "worker", role{Worker: &tuning}, []string{"WORKER_ADMIN=127.0.0.1:0"}, nil)
+}
+
+func (r *Rig) run(ctx context.Context, name string, own role, env []string, ready func(context.Context) error) (*Program, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("find own executable: %w", err)
+	}
+	if r.options.Profile != "" {
+		r.profiles++
+		own.Profile = filepath.Join(r.options.Profile, fmt.Sprintf("%02d-%s.pprof", r.profiles, name))
+	}
+	text, err := json.Marshal(own)
+	if err != nil {
+		return nil, fmt.Errorf("write role: %w", err)
+	}
+	process, err := devstack.StartProcess(ctx, devstack.Command{
+		Name:    name,
+		Path:    self,
+		Args:    []string{"--config", r.ConfigPath(), "--log", "warn"},
+		Env:     append(append(append(os.Environ(), r.env()...), env...), roleEnv+"="+string(text)),
+		LogFile: filepath.Join(r.dir, name+".log"),
+		Ready:   ready,
+	})
+	if err != nil {
+		return nil, err
+	}
+	p := &Program{Process: process, rig: r, name: name}
+	r.programs[name] = p
+	return p, nil
+}
+
+func probe(ctx context.Context, url string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return err
+	}
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	response, err := client.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("probe %s: %s", url, response.Status)
+	}
+	return nil
+}

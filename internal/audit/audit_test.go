@@ -1,0 +1,144 @@
+package audit_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/onceledger/onceledger/internal/audit"
+	"github.com/onceledger/onceledger/internal/stream"
+)
+
+func TestSum(t *testing.T) {
+	t.Run("is empty and clean before anything happened", func(t *testing.T) {
+		s := newSystem(t)
+		report := s.clean()
+		require.Equal(t, audit.Sum{}, report.Sum)
+		require.Empty(t, report.Books.Assets)
+	})
+
+	t.Run("has a term for every message", func(t *testing.T) {
+		s := newSystem(t)
+		paid := payment("evt_1", "p1", "500", "")
+		conflict := payment("evt_1", "p1", "900", "")
+		fault := event("generated/1", "paid", "not json")
+		fault.Fault = "bad_json"
+		wrong := payment("evt_4", "p4", `"many"`, "")
+		s.decide(
+			paid,
+			paid, // the same bytes
+			payment("evt_1", "p1", "500", `,"note":"resent"`), // other bytes, the same meaning
+			conflict,
+			conflict,                          // the same conflict again
+			payment("evt_2", "p1", "500", ""), // the same payment under another id
+			event("evt_3", "looked at", `{"id":"evt_3","type":"looked at"}`),
+			fault,
+			wrong, // parked, and superseded below
+			wrong,
+			payment("evt_4", "p4", "700", ""),
+		)
+		s.store(&nats.Msg{Subject: "events.stranger", Data: []byte("no envelope")})
+		s.decide()
+		s.publish(payment("evt_5", "p5", "100", "")) // nobody works on these two
+		s.publish(payment("evt_5", "p5", "100", ""))
+
+		report := s.clean()
+		require.Equal(t, audit.Sum{
+			Messages: 14, Applied: 2, Ignored: 1, DuplicateOperation: 1, Duplicates: 4, Parked: 4, InFlight: 2,
+		}, report.Sum)
+		require.Equal(t, audit.Letters{Stored: 4, Stale: 1, Failed: 3}, report.Letters)
+		require.Equal(t, uint64(14), report.Stream.Last)
+		require.Equal(t, uint64(12), report.Stream.AckFloor)
+		require.Equal(t, audit.Books{
+			Events: 7, Transfers: 2, Operations: 2, Accounts: 2,
+			Assets: []audit.AssetTotal{{Asset: "EUR", Exponent: 2, Accounts: 2, Debits: "1200", Credits: "1200"}},
+		}, report.Books)
+	})
+
+	t.Run("knows discarded and redriven events", func(t *testing.T) {
+		s := newSystem(t)
+		wrong := payment("evt_1", "p1", "500", "")
+		s.decide(wrong, payment("evt_2", "p2", `"many"`, ""))
+		// What a redrive of evt_1 after a corrected rule leaves behind, and a discard.
+		s.exec(
+			`DELETE FROM transfers`, `DELETE FROM operations`, `DELETE FROM accounts`,
+			`UPDATE events SET state = 'pending', outcome = NULL, redrives = 1 WHERE event_id = 'evt_1'`,
+			`UPDATE events SET state = 'discarded', dlq_seq = NULL WHERE event_id = 'evt_2'`,
+		)
+		require.Equal(t, audit.Sum{Messages: 2, InFlight: 1, Discarded: 1}, s.clean().Sum)
+
+		again := *wrong
+		again.Redrive = 1
+		s.decide(&again)
+		require.Equal(t, audit.Sum{Messages: 3, Applied: 1, Redriven: 1, Discarded: 1}, s.clean().Sum)
+	})
+
+	t.Run("begins where the stream begins", func(t *testing.T) {
+		s := newSystem(t)
+		s.decide(payment("evt_1", "p1", "500", ""), payment("evt_2", "p2", "500", ""), payment("evt_3", "p3", "500", ""))
+		events, err := s.js.Stream(t.Context(), stream.Events)
+		require.NoError(t, err)
+		require.NoError(t, events.DeleteMsg(t.Context(), 1))
+		require.NoError(t, events.DeleteMsg(t.Context(), 2))
+		report := s.clean()
+		require.Equal(t, audit.Sum{Messages: 1, Applied: 1}, report.Sum)
+		require.Equal(t, uint64(3), report.Stream.First)
+	})
+}
+
+func TestLiveSystemIsClean(t *testing.T) {
+	s := newSystem(t)
+	stopWorkers := []func(){s.work(), s.work()}
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
+	defer cancel()
+	group, ctx := errgroup.WithContext(ctx)
+	for sender := range 4 {
+		group.Go(func() error {
+			for i := 0; ctx.Err() == nil; i++ {
+				// Two senders share each event, every seventh is parked.
+				id, amount := fmt.Sprintf("evt_%d_%d", sender/2, i), "100"
+				if i%7 == 0 {
+					amount = `"many"`
+				}
+				msg, err := payment(id, id, amount, "").Msg()
+				if err != nil {
+					return err
+				}
+				if _, err := s.js.PublishMsg(ctx, msg); err != nil && ctx.Err() == nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	audits := 0
+	for ctx.Err() == nil {
+		report := s.auditAfter(time.Second)
+		require.Empty(t, report.Findings)
+		audits++
+	}
+	require.NoError(t, group.Wait())
+	s.settle()
+	for _, stop := range stopWorkers {
+		stop()
+	}
+	report := s.clean()
+	require.Zero(t, report.Sum.InFlight)
+	require.Greater(t, report.Sum.Applied, 100)
+	require.Greater(t, audits, 3)
+	t.Logf("%d audits beside %d messages", audits, report.Sum.Messages)
+}
+
+func TestRunFailsWhereItCannotLook(t *testing.T) {
+	s := newSystem(t)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(errors.New("stopped"))
+	_, err := audit.Run(ctx, audit.Options{JS: s.js, Pool: s.pool, Meaning: audit.Meaning(s.cat)})
+	require.ErrorIs(t, err, context.Canceled)
+}

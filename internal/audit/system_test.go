@@ -1,0 +1,192 @@
+package audit_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/require"
+
+	"github.com/onceledger/onceledger/internal/audit"
+	"github.com/onceledger/onceledger/internal/catalog"
+	"github.com/onceledger/onceledger/internal/devstack"
+	"github.com/onceledger/onceledger/internal/devstack/stacktest"
+	"github.com/onceledger/onceledger/internal/postgres"
+	"github.com/onceledger/onceledger/internal/postgres/pgtest"
+	"github.com/onceledger/onceledger/internal/stream"
+	"github.com/onceledger/onceledger/internal/worker"
+	"github.com/onceledger/onceledger/pkg/envelope"
+)
+
+var stack *devstack.Stack
+
+func TestMain(m *testing.M) { stacktest.Main(m, &stack, devstack.NATS, devstack.Postgres) }
+
+const shop = `
+nats: {events_max_bytes: 256MiB, dlq_max_bytes: 64MiB}
+sources:
+  shop:
+    provider: hmac
+    secret: secret-of-the-shop
+    hmac: {header: X-Signature, encoding: hex, algorithm: sha256}
+    id: body:id
+    type: body:type
+    rules:
+      - when: event.type == "paid"
+        transfers:
+          - {debit: body.from, credit: body.to, amount: body.amount, asset: body.asset, operation: 'op("payment", body.payment)'}
+`
+
+// system is one test's share of the stack: a schema of its own and empty
+// streams. Tests of this package run one after another, since the streams'
+// names are fixed.
+type system struct {
+	t    *testing.T
+	cat  *catalog.Catalog
+	pool *pgxpool.Pool
+	js   jetstream.JetStream
+}
+
+func newSystem(t *testing.T) *system {
+	t.Helper()
+	url := pgtest.Migrated(t, stack.DatabaseURL)
+	env := map[string]string{
+		"DATABASE_URL": url, "NATS_URL": stack.NATSURL, "NATS_MONITOR_URL": stack.NATSMonitorURL, "WORKER_ADMIN": "127.0.0.1:0",
+	}
+	file := filepath.Join(t.TempDir(), "onceledger.yaml")
+	require.NoError(t, os.WriteFile(file, []byte(shop), 0o600))
+	cat, err := catalog.Load(file, func(name string) (string, bool) { value, ok := env[name]; return value, ok })
+	require.NoError(t, err)
+
+	conn, err := stream.Open(t.Context(), cat.Config.NATS, "test", zerolog.Nop())
+	require.NoError(t, err)
+	t.Cleanup(conn.Close)
+	for _, name := range []string{stream.Events, stream.DLQ} {
+		if err := conn.JS.DeleteStream(t.Context(), name); err != nil {
+			require.ErrorIs(t, err, jetstream.ErrStreamNotFound)
+		}
+	}
+	require.NoError(t, stream.Ensure(t.Context(), conn.JS, cat.Config.NATS))
+	return &system{t: t, cat: cat, pool: pgtest.Open(t, url, postgres.Owner), js: conn.JS}
+}
+
+// work runs a worker until the returned stop is called or the test ends.
+func (s *system) work() (stop func()) {
+	s.t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- worker.Run(ctx, s.cat, zerolog.Nop()) }()
+	stopped := false
+	stop = func() {
+		if !stopped {
+			stopped = true
+			cancel()
+			require.NoError(s.t, <-ended)
+		}
+	}
+	s.t.Cleanup(stop)
+	return stop
+}
+
+// decide lets a worker decide everything that is stored, one message before the
+// next where events are given.
+func (s *system) decide(events ...*envelope.Event) {
+	s.t.Helper()
+	stop := s.work()
+	for _, e := range events {
+		s.publish(e)
+		s.settle()
+	}
+	s.settle()
+	stop()
+}
+
+func (s *system) settle() {
+	s.t.Helper()
+	require.Eventually(s.t, func() bool {
+		consumer, err := s.js.Consumer(s.t.Context(), stream.Events, stream.Consumer)
+		if err != nil {
+			return false
+		}
+		info, err := consumer.Info(s.t.Context())
+		return err == nil && info.NumPending == 0 && info.NumAckPending == 0
+	}, 30*time.Second, 10*time.Millisecond)
+}
+
+func (s *system) publish(e *envelope.Event) uint64 {
+	s.t.Helper()
+	msg, err := e.Msg()
+	require.NoError(s.t, err)
+	return s.store(msg)
+}
+
+func (s *system) store(msg *nats.Msg) uint64 {
+	s.t.Helper()
+	ack, err := s.js.PublishMsg(s.t.Context(), msg)
+	require.NoError(s.t, err)
+	return ack.Sequence
+}
+
+// exec changes the database as its owner, past every guard.
+func (s *system) exec(statements ...string) {
+	s.t.Helper()
+	for _, table := range []string{"events", "transfers", "operations", "accounts"} {
+		_, err := s.pool.Exec(s.t.Context(), `ALTER TABLE `+table+` DISABLE TRIGGER USER`)
+		require.NoError(s.t, err)
+	}
+	for _, statement := range statements {
+		tag, err := s.pool.Exec(s.t.Context(), statement)
+		require.NoError(s.t, err, statement)
+		require.NotZero(s.t, tag.RowsAffected(), statement)
+	}
+}
+
+// audit runs the audit without patience: whatever is answered must be decided.
+func (s *system) audit() *audit.Report {
+	s.t.Helper()
+	return s.auditAfter(time.Nanosecond)
+}
+
+func (s *system) auditAfter(grace time.Duration) *audit.Report {
+	s.t.Helper()
+	report, err := audit.Run(s.t.Context(), audit.Options{JS: s.js, Pool: s.pool, Meaning: audit.Meaning(s.cat), Grace: grace})
+	require.NoError(s.t, err)
+	sum := report.Sum
+	require.Equal(s.t, sum.Messages, sum.Applied+sum.Ignored+sum.DuplicateOperation+sum.Duplicates+
+		sum.Parked+sum.Discarded+sum.Redriven+sum.InFlight+sum.Unaccounted, "the terms add up")
+	return report
+}
+
+func (s *system) clean() *audit.Report {
+	s.t.Helper()
+	report := s.audit()
+	require.Empty(s.t, report.Findings)
+	require.True(s.t, report.Clean)
+	return report
+}
+
+// kinds returns the kinds of a report's findings, in their order.
+func kinds(r *audit.Report) []audit.Kind {
+	var list []audit.Kind
+	for _, f := range r.Findings {
+		list = append(list, f.Kind)
+	}
+	return list
+}
+
+// payment is an event of the shop; more is further members of its body.
+func payment(id, payment string, amount string, more string) *envelope.Event {
+	return event(id, "paid", fmt.Sprintf(`{"id":%q,"type":"paid","payment":%q,"from":"shop:due","to":"purse:a","amount":%s,"asset":"EUR"%s}`,
+		id, payment, amount, more))
+}
+
+func event(id, typ, body string) *envelope.Event {
+	return &envelope.Event{Source: "shop", ID: id, Type: typ, Time: time.Unix(1_700_000_000, 0), ContentType: "application/json", Data: []byte(body)}
+}
