@@ -105,6 +105,7 @@ func noSuchCommand(cmd *cobra.Command, args []string) error {
 		return nil
 	}
 	message := fmt.Sprintf("unknown command %q for %q", args[0], cmd.CommandPath())
+	cmd.SuggestionsMinimumDistance = 2 // edits
 	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
 		message += fmt.Sprintf("; did you mean %q?", near[0])
 	}
