@@ -49,8 +49,8 @@ func newRoot(s *operator.Session) *root {
 	r.CompletionOptions.HiddenDefaultCmd = true
 
 	flags := r.PersistentFlags()
-	flags.StringVar(&s.Data, "data", "", "`DIR` of a stack that \"onceledger up\" runs; replaces the URLs")
-	flags.StringVar(&s.Config, "config", "", "configuration `FILE` (default ONCELEDGER_CONFIG, or onceledger.yaml)")
+	flags.StringVar(&s.Data, "data", "", "use the stack that \"onceledger up\" runs in `DIR`; replaces the URLs")
+	flags.StringVar(&s.Config, "config", "", "read the configuration from `FILE` (default: ONCELEDGER_CONFIG, or onceledger.yaml)")
 	flags.BoolVar(&s.JSON, "json", false, "print JSON, one object or one a line")
 
 	r.AddCommand(
