@@ -38,7 +38,7 @@ func newAccountList(s *operator.Session) *cobra.Command {
 			return operator.ListAccounts(cmd.Context(), s, prefix, asset)
 		},
 	}
-	cmd.Flags().StringVar(&asset, "asset", "", "only accounts in this asset")
+	cmd.Flags().StringVar(&asset, "asset", "", "only accounts in the asset `CODE`")
 	return cmd
 }
 
@@ -74,8 +74,8 @@ continues from; in JSON each entry has its own.`,
 			return operator.ShowStatement(cmd.Context(), s, args[0], asset, after, limit)
 		},
 	}
-	cmd.Flags().StringVar(&asset, "asset", "", "which asset, where the account has several")
-	cmd.Flags().StringVar(&after, "after", "", "`CURSOR` of the entry to continue after")
-	cmd.Flags().IntVar(&limit, "limit", defaultEntries, "how many entries to list")
+	cmd.Flags().StringVar(&asset, "asset", "", "statement in the asset `CODE`, where the account has several")
+	cmd.Flags().StringVar(&after, "after", "", "continue after the entry with this `CURSOR`")
+	cmd.Flags().IntVar(&limit, "limit", defaultEntries, "list at most `N` entries")
 	return cmd
 }

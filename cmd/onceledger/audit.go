@@ -37,6 +37,6 @@ Exit code 0: clean. 4: something is wrong; it is listed. 1: it could not look.`,
 			return operator.Audit(cmd.Context(), s, grace)
 		},
 	}
-	cmd.Flags().DurationVar(&grace, "grace", audit.DefaultGrace, "how old a message may be before nobody having begun with it is a problem")
+	cmd.Flags().DurationVar(&grace, "grace", audit.DefaultGrace, "a message may wait for `DURATION` before it counts as lost")
 	return cmd
 }

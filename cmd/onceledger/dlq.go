@@ -28,8 +28,8 @@ has a newer letter, are hidden.`,
 			return operator.ListLetters(cmd.Context(), s, filter)
 		},
 	}
-	cmd.Flags().StringVar((*string)(&filter.Reason), "reason", "", "only this reason, for example id_conflict")
-	cmd.Flags().StringVar(&filter.Source, "source", "", "only this source")
+	cmd.Flags().StringVar((*string)(&filter.Reason), "reason", "", "only letters with this `REASON`, for example id_conflict")
+	cmd.Flags().StringVar(&filter.Source, "source", "", "only letters of this `SOURCE`")
 	return cmd
 }
 

@@ -56,6 +56,6 @@ export begin a little before the last one, and take events by source and id.`,
 			return operator.ExportEvents(cmd.Context(), s, from)
 		},
 	}
-	cmd.Flags().StringVar(&since, "since", "", "`TIME` in UTC (2024-05-01T10:00:00Z, 2024-05-01) or how long ago (90m, 24h); default: all")
+	cmd.Flags().StringVar(&since, "since", "", "only what was decided since `TIME`: 2024-05-01T10:00:00Z, 2024-05-01, or how long ago, as in 24h")
 	return cmd
 }

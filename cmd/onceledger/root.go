@@ -49,8 +49,8 @@ func newRoot(s *operator.Session) *root {
 	r.CompletionOptions.HiddenDefaultCmd = true
 
 	flags := r.PersistentFlags()
-	flags.StringVar(&s.Data, "data", "", "`DIR` of a stack that \"onceledger up\" runs; replaces the URLs")
-	flags.StringVar(&s.Config, "config", "", "configuration `FILE` (default ONCELEDGER_CONFIG, or onceledger.yaml)")
+	flags.StringVar(&s.Data, "data", "", "use the stack that \"onceledger up\" runs in `DIR`; replaces the URLs")
+	flags.StringVar(&s.Config, "config", "", "read the configuration from `FILE` (default: ONCELEDGER_CONFIG, or onceledger.yaml)")
 	flags.BoolVar(&s.JSON, "json", false, "print JSON, one object or one a line")
 
 	r.AddCommand(
@@ -105,6 +105,7 @@ func noSuchCommand(cmd *cobra.Command, args []string) error {
 		return nil
 	}
 	message := fmt.Sprintf("unknown command %q for %q", args[0], cmd.CommandPath())
+	cmd.SuggestionsMinimumDistance = 2 // edits
 	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
 		message += fmt.Sprintf("; did you mean %q?", near[0])
 	}

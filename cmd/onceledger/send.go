@@ -35,13 +35,13 @@ configuration (receiver.listen).`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&sending.Body, "body", "", "`FILE` with the body, - for standard input (default: a sample)")
-	flags.StringVar(&sending.Sample.ID, "id", "", "event id (default: a fresh one)")
-	flags.StringVar(&sending.Sample.Type, "type", "", "event type (default: one that the example's rules know)")
-	flags.StringVar(&sending.Sample.Amount, "amount", "", "amount, in the units the provider counts in (default 1999 or 19.99)")
-	flags.StringVar(&sending.Sample.Currency, "currency", "", "currency (default EUR)")
-	flags.StringArrayVar(&sending.Sample.Set, "set", nil, "set a member of the sample, `PATH=VALUE`; may be repeated")
-	flags.IntVar(&sending.Repeat, "repeat", 1, "how often to send the same bytes")
-	flags.StringVar(&sending.URL, "url", "", "address of the receiver, with or without /webhooks/SOURCE")
+	flags.StringVar(&sending.Body, "body", "", "send the body in `FILE`, - for standard input (default: a sample)")
+	flags.StringVar(&sending.Sample.ID, "id", "", "event `ID` of the sample (default: a fresh one)")
+	flags.StringVar(&sending.Sample.Type, "type", "", "event `TYPE` (default: one that the example's rules know)")
+	flags.StringVar(&sending.Sample.Amount, "amount", "", "`AMOUNT` in the units the provider counts in (default 1999 or 19.99)")
+	flags.StringVar(&sending.Sample.Currency, "currency", "", "currency `CODE` (default EUR)")
+	flags.StringArrayVar(&sending.Sample.Set, "set", nil, "set a member of the sample by `PATH=VALUE`; may be repeated")
+	flags.IntVar(&sending.Repeat, "repeat", 1, "send the same bytes `N` times")
+	flags.StringVar(&sending.URL, "url", "", "send to the receiver at `URL`, with or without /webhooks/SOURCE")
 	return cmd
 }

@@ -63,14 +63,12 @@ func (c *comparison) event(e *event, seen map[key]bool) {
 	switch {
 	case !ok:
 		c.differ("event %v: accepted, and gone", k)
-		return
-	case e.twin != nil && have == sameMoney:
-		want, moves = sameMoney, nil
-		if c.found.rows[key{source: e.twin.source, id: e.twin.id}] != applied {
-			c.differ("events %s and %s report one payment: neither is applied", e.id, e.twin.id)
+		if want == applied {
+			c.post(moves)
 		}
-	case e.twin != nil && c.found.rows[key{source: e.twin.source, id: e.twin.id}] == applied && e.id < e.twin.id:
-		c.differ("events %s and %s report one payment: both are applied", e.id, e.twin.id)
+		return
+	case e.twin != nil:
+		want, moves = c.twin(e, have)
 	case want != applied:
 		moves = nil
 	case len(e.contents) == 2:
@@ -83,6 +81,20 @@ func (c *comparison) event(e *event, seen map[key]bool) {
 		c.differ("event %v: transfers %v, want %v", k, c.found.moves[k], moves)
 	}
 	c.post(moves)
+}
+
+// twin returns what must become of one of two events that report one payment:
+// one is applied, the other one is told apart.
+func (c *comparison) twin(e *event, have row) (row, []move) {
+	other := c.found.rows[key{source: e.twin.source, id: e.twin.id}]
+	switch {
+	case have == sameMoney && other == applied:
+		return sameMoney, nil
+	case have == applied && other == applied && e.id > e.twin.id:
+		c.differ("events %s and %s report one payment: both are applied", e.twin.id, e.id)
+		return sameMoney, nil
+	}
+	return applied, e.contents[0].moves
 }
 
 // rival returns the moves of the content that stands, of two that came under one

@@ -165,7 +165,7 @@ func (d *demo) drain(ctx context.Context) error {
 	_ = bar.Finish()
 	d.report.drained(p, time.Since(began))
 	if err == nil {
-		d.say("  %-8s everything in another %s (what the killed worker held waits %s)", "applied",
+		d.say("  %-8s everything in another %s (ack wait %s)", "applied",
 			seconds(time.Since(began)), d.stage.cat.Config.Worker.AckWait)
 	}
 	return err

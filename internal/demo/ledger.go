@@ -13,6 +13,11 @@ type key struct {
 	source, id, variant string
 }
 
+// String is the key as differences name it.
+func (k key) String() string {
+	return strings.TrimSuffix(k.source+" "+k.id+" "+k.variant, " ")
+}
+
 // found is what the ledger and the streams hold after a run. It is read with
 // plain SQL: none of the code that wrote it is trusted here.
 type found struct {

@@ -3,6 +3,7 @@ package demo
 import (
 	"fmt"
 	"math/rand/v2"
+	"strings"
 )
 
 // The sources of the demo's configuration.
@@ -69,6 +70,11 @@ type move struct {
 // row is what the ledger says of an event.
 type row struct {
 	state, outcome, reason string
+}
+
+// String is the row as differences name it: "completed applied".
+func (r row) String() string {
+	return strings.Join(strings.Fields(r.state+" "+r.outcome+" "+r.reason), " ")
 }
 
 // What can become of an event.

@@ -44,8 +44,8 @@ type Report struct {
 	// Balances are more than accounts: one for each asset.
 	Balances int `json:"balances"`
 
-	// Killed is the worker that was killed; Redelivered counts messages that
-	// were handed out again, by it or by others who put them off.
+	// Killed says how many deliveries were unanswered, by all workers, when one
+	// was killed; Redelivered counts those handed out again, that or any time.
 	Killed struct {
 		Unanswered int `json:"unanswered"`
 	} `json:"killed_worker"`
@@ -151,7 +151,7 @@ func (r *Report) WriteTable(w io.Writer) error {
 	}
 	b.WriteByte('\n')
 	line(0, "deliveries", r.Deliveries, "")
-	line(1, "accepted", r.Accepted, fmt.Sprintf("in %s messages: equal resends share one", thousands(r.Stored)))
+	line(1, "accepted", r.Accepted, fmt.Sprintf("stored as %s messages", thousands(r.Stored)))
 	line(1, "refused", r.Refused, "forged: answered with 401")
 	line(0, "events", r.Applied+r.Ignored+r.DuplicateOperation+r.Parked, "")
 	line(1, "applied", r.Applied, fmt.Sprintf("%s transfers, %s accounts", thousands(r.Transfers), thousands(r.Accounts)))
@@ -169,7 +169,7 @@ func (r *Report) WriteTable(w io.Writer) error {
 	}
 	fact("throughput", "%s deliveries/s, signed, verified and synced to disk", thousands(int(r.DeliveriesPerSecond)))
 	fact("ack", "p50 %.1f ms, p99 %.1f ms, slowest %.1f ms", r.AckP50Millis, r.AckP99Millis, r.AckMaxMillis)
-	fact("killed worker", "%s deliveries were unanswered then", thousands(r.Killed.Unanswered))
+	fact("killed worker", "left %s deliveries unanswered; %s were handed out again", thousands(r.Killed.Unanswered), thousands(r.Redelivered))
 	fact("wall time", "%.1f s", r.WallSeconds)
 	r.writeVerdict(&b)
 	if _, err := io.WriteString(w, b.String()); err != nil {

@@ -33,8 +33,9 @@ const (
 	ports = 5
 	// stopWait bounds the drain of one program.
 	stopWait = 30 * time.Second
-	// drainWait bounds the wait for the workers after the last delivery.
-	drainWait = 90 * time.Second
+	// stallWait is how long the workers may go on without an answer, longer than
+	// the ack wait, before the run has failed.
+	stallWait = 20 * time.Second
 	drainPoll = 50 * time.Millisecond
 )
 
@@ -191,25 +192,31 @@ func (s *stage) progress(ctx context.Context) (progress, error) {
 }
 
 // drain waits until the workers have answered every message, and tells how many
-// they have.
+// they have. It is an error when they get stuck.
 func (s *stage) drain(ctx context.Context, tell func(answered, of int)) (progress, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, drainWait, fmt.Errorf("not done %s after the last delivery", drainWait))
-	defer cancel()
 	poll := time.NewTicker(drainPoll)
 	defer poll.Stop()
+	most, since := -1, time.Now()
 	for {
 		p, err := s.progress(ctx)
 		if err != nil {
-			return p, errors.Join(err, context.Cause(ctx))
+			return p, err
 		}
-		tell(p.stored-p.waiting-p.unanswered, p.stored)
-		if p.waiting+p.unanswered == 0 {
+		answered := p.stored - p.waiting - p.unanswered
+		tell(answered, p.stored)
+		if answered > most {
+			most, since = answered, time.Now()
+		}
+		switch {
+		case answered == p.stored:
 			return p, nil
+		case time.Since(since) > stallWait:
+			return p, fmt.Errorf("wait for the workers: stuck with %d messages waiting and %d unanswered", p.waiting, p.unanswered)
 		}
 		select {
 		case <-poll.C:
 		case <-ctx.Done():
-			return p, fmt.Errorf("wait for the workers: %d messages waiting, %d unanswered: %w", p.waiting, p.unanswered, context.Cause(ctx))
+			return p, ctx.Err()
 		}
 	}
 }

@@ -65,7 +65,7 @@ type Options struct {
 	// Only lists the services to start; empty: all.
 	Only []Kind
 	// Log is told what a person who watches the start wants to know; the
-	// servers' own logs are files in Dir. The zero value is silent.
+	// servers' own logs are files in Dir/logs. The zero value is silent.
 	Log zerolog.Logger
 
 	// These replace a service by one that runs already. A NATSMonitorURL goes
@@ -167,7 +167,10 @@ func (s *Stack) openDir() error {
 	if s.lock, err = lockDir(s.dir); err != nil {
 		return err
 	}
-	if s.state, err = openState(s.dir); err != nil {
+	if err = os.MkdirAll(filepath.Join(s.dir, "logs"), 0o700); err == nil {
+		s.state, err = openState(s.dir)
+	}
+	if err != nil {
 		return errors.Join(err, s.lock.Close())
 	}
 	return nil

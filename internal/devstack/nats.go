@@ -86,7 +86,7 @@ func (s *Stack) startNATS(ctx context.Context) error {
 			Name:    "nats",
 			Path:    self,
 			Env:     append(os.Environ(), natsConfEnv+"="+conf),
-			LogFile: filepath.Join(s.dir, "nats.log"),
+			LogFile: filepath.Join(s.dir, "logs", "nats.log"),
 			Ready:   func(ctx context.Context) error { return probeHTTP(ctx, health) },
 			lock:    s.lockPath(NATS),
 		}, nil

@@ -38,7 +38,7 @@ func (s *Stack) startPostgres(ctx context.Context) error {
 			Args:    append([]string{"-D", pg.data, "-p", strconv.Itoa(s.state.PostgresPort)}, settings...),
 			Env:     pg.env(),
 			Dir:     pg.data,
-			LogFile: filepath.Join(s.dir, "postgres.log"),
+			LogFile: filepath.Join(s.dir, "logs", "postgres.log"),
 			// Fast shutdown: sessions are ended, a checkpoint is written.
 			StopSignal: syscall.SIGINT,
 			Ready:      func(ctx context.Context) error { return ensureDatabase(ctx, maintenance) },

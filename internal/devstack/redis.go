@@ -45,7 +45,7 @@ func (s *Stack) startRedis(ctx context.Context) error {
 			Name:    "redis",
 			Path:    binary,
 			Args:    []string{conf},
-			LogFile: filepath.Join(s.dir, "redis.log"),
+			LogFile: filepath.Join(s.dir, "logs", "redis.log"),
 			Ready:   func(ctx context.Context) error { return probeRedis(ctx, url) },
 			lock:    s.lockPath(Redis),
 		}, nil

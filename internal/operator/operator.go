@@ -13,13 +13,16 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/nats-io/nats.go"
 	"github.com/rs/zerolog"
 
 	"github.com/onceledger/onceledger/internal/catalog"
@@ -197,11 +200,13 @@ func (s *Session) Stream(ctx context.Context) (*stream.Conn, error) {
 
 // away adds to an error of connecting what a person can do about it.
 func (s *Session) away(service string, err error) error {
-	if errors.Is(err, stream.ErrRefused) || errors.Is(err, postgres.ErrSchema) {
+	var refused *pgconn.ConnectError
+	var broken net.Error
+	if !errors.As(err, &refused) && !errors.As(err, &broken) && !errors.Is(err, nats.ErrNoServers) {
 		return err
 	}
 	if s.Data != "" {
-		return fmt.Errorf("%w\n%s of the stack in %s does not answer; is `onceledger up --data %s` still running?", err, service, s.Data, s.Data)
+		return fmt.Errorf("%w\nthe %s of the stack in %s cannot be reached; is `onceledger up --data %s` still running?", err, service, s.Data, s.Data)
 	}
-	return fmt.Errorf("%w\n%s does not answer; check its address, and that it runs", err, service)
+	return fmt.Errorf("%w\n%s cannot be reached; does it run, and is its address right?", err, service)
 }

@@ -96,7 +96,7 @@ func (s *Server) receive(w http.ResponseWriter, r *http.Request, source *catalog
 }
 
 // store publishes event, or shares the outcome of an identical one. An event
-// with a generated id is never like another.
+// with a generated id is never like another and would only fill the memory.
 func (s *Server) store(r *http.Request, event *envelope.Event) (joined bool, err error) {
 	publish := func() error {
 		msg, err := s.wrap(event)

@@ -332,3 +332,26 @@ func TestABrokerThatHangsAnswers503InTime(t *testing.T) {
 	require.Eventually(t, func() bool { return r.send(stripe("evt_0")) == http.StatusOK }, 20*time.Second, 50*time.Millisecond)
 	require.Contains(t, r.ids(), "evt_0")
 }
+
+// Who waits for a PubAck hears at once that it cannot come any more.
+func TestALostConnectionFailsWhatIsUnderWay(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{1, 20} { // a single publish and a batch
+		broker := ownStack(t)
+		r := newRigOn(t, broker.Addresses)
+		require.NoError(t, broker.NATS.Pause())
+		items := r.items(n)
+		began := time.Now()
+		for _, item := range items {
+			require.NoError(t, r.server.publisher.enqueue(item))
+		}
+		require.Eventually(t, func() bool { return r.server.publisher.queued.Load() == 0 || n > 1 }, publishDeadline, time.Millisecond)
+		require.NoError(t, broker.NATS.Kill())
+		for _, item := range items {
+			<-item.done
+			require.ErrorIs(t, item.err, errAway)
+		}
+		require.Less(t, time.Since(began), publishDeadline/2)
+		require.NoError(t, broker.NATS.Start(t.Context()))
+	}
+}

@@ -156,9 +156,9 @@ func (s *system) watch(ctx context.Context) error {
 			}
 		})
 	}
-	watch("postgres", s.stack.Postgres.Process(), filepath.Join(s.Data, "postgres.log"))
-	watch("redis", s.stack.Redis.Process(), filepath.Join(s.Data, "redis.log"))
-	watch("nats", s.stack.NATS.Process(), filepath.Join(s.Data, "nats.log"))
+	watch("postgres", s.stack.Postgres.Process(), filepath.Join(s.logs(), "postgres.log"))
+	watch("redis", s.stack.Redis.Process(), filepath.Join(s.logs(), "redis.log"))
+	watch("nats", s.stack.NATS.Process(), filepath.Join(s.logs(), "nats.log"))
 	for _, p := range append(s.workers, s.receiver) {
 		watch(p.Name, p.Process, p.LogFile)
 	}

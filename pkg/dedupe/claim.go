@@ -85,6 +85,9 @@ func (c *Claims) Close() error {
 // CheckVersion returns ErrRedisVersion for a server that is too old. A server
 // that does not answer is no error: claims are an accelerator.
 func (c *Claims) CheckVersion(ctx context.Context) error {
+	if c == nil {
+		return nil
+	}
 	info, err := c.redis.InfoMap(ctx, "server").Result()
 	if err != nil {
 		c.observe("error", 0)
@@ -115,7 +118,7 @@ func (c *Claims) Take(ctx context.Context, token string, keys []Key) []Claim {
 		}
 		return nil
 	})
-	if err != nil && !errors.Is(err, redis.Nil) {
+	if err != nil && !errors.Is(err, redis.Nil) && !redis.HasErrorPrefix(err, "WRONGTYPE") {
 		c.failed(len(keys))
 	}
 	var held []int

@@ -226,19 +226,24 @@ type Execer interface {
 // worker has parked or moved on in the meantime is left alone.
 func Parked(ctx context.Context, q Execer, letters map[int64]uint64) error {
 	numbers, sequences := make([]int64, 0, len(letters)), make([]int64, 0, len(letters))
-	for no := range letters {
-		numbers = append(numbers, no)
-	}
-	slices.Sort(numbers)
-	for _, no := range numbers {
-		sequences = append(sequences, int64(letters[no])) //nolint:gosec // as above
+	for no, seq := range letters {
+		numbers, sequences = append(numbers, no), append(sequences, int64(seq)) //nolint:gosec // as above
 	}
 	var b pgx.Batch
+	// Locked in order first: an UPDATE alone takes the rows in the order of its
+	// plan, and two plans wait for each other in a circle.
 	b.Queue(`
+		WITH open AS (
+			SELECT e.no, l.seq
+			FROM unnest($1::bigint[], $2::bigint[]) AS l (no, seq)
+			JOIN events e USING (no)
+			WHERE e.state = 'failed' AND e.dlq_seq IS NULL
+			ORDER BY e.no
+			FOR NO KEY UPDATE OF e)
 		UPDATE events e
-		SET dlq_seq = l.seq
-		FROM unnest($1::bigint[], $2::bigint[]) AS l (no, seq)
-		WHERE e.no = l.no AND e.state = 'failed' AND e.dlq_seq IS NULL`, numbers, sequences)
+		SET dlq_seq = open.seq
+		FROM open
+		WHERE e.no = open.no`, numbers, sequences)
 	if err := q.SendBatch(ctx, &b).Close(); err != nil {
 		return fmt.Errorf("record dead letters: %w", err)
 	}

@@ -1,0 +1,80 @@
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/stretchr/testify/require"
+
+	"github.com/onceledger/onceledger/internal/exit"
+	"github.com/onceledger/onceledger/internal/operator"
+)
+
+// call runs a command line in a folder without any configuration.
+func call(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	t.Chdir(t.TempDir())
+	var out bytes.Buffer
+	root := newRoot(&operator.Session{Env: func(string) (string, bool) { return "", false }, Out: &out})
+	root.SetArgs(args)
+	err := root.execute(t.Context())
+	return out.String(), err
+}
+
+func TestRoot(t *testing.T) {
+	t.Run("prints help and version", func(t *testing.T) {
+		for _, args := range [][]string{{}, {"--help"}, {"help"}, {"event"}, {"dlq", "--help"}} {
+			out, err := call(t, args...)
+			require.NoError(t, err)
+			require.Contains(t, out, "Usage:")
+		}
+		out, err := call(t, "--version")
+		require.NoError(t, err)
+		require.Contains(t, out, "onceledger version ")
+	})
+	t.Run("wrong arguments exit with 2 and say where help is", func(t *testing.T) {
+		for line, text := range map[string]string{
+			"evnt":                                `unknown command "evnt" for "onceledger"; did you mean "event"?`,
+			"event shwo":                          `unknown command "shwo" for "onceledger event"`,
+			"event show stripe":                   "argument ID is missing",
+			"account balance a b":                 `unexpected argument "b"`,
+			"audit --grase 1m":                    "unknown flag: --grase",
+			"audit --grace soon":                  "invalid argument",
+			"audit --grace 0s":                    "--grace must be longer than 0",
+			"send shop --repeat 0":                "--repeat must be at least 1",
+			"dlq show x":                          `"x" is not a sequence`,
+			"event export --since x":              "is neither a time",
+			"account statement a --limit 1000000": "--limit must be from 1 to 10000",
+			"account list":                        "the database is not configured",
+			"audit":                               "name the file with --config",
+			"config check":                        "onceledger.yaml",
+		} {
+			_, err := call(t, strings.Fields(line)...)
+			require.ErrorContains(t, err, text, line)
+			require.Equal(t, exit.Usage, exit.Code(err), line)
+		}
+		_, err := call(t, "event", "show")
+		require.ErrorContains(t, err, "see: onceledger event show --help")
+	})
+	t.Run("every command explains itself with an example", func(t *testing.T) {
+		var visit func(*cobra.Command)
+		visit = func(cmd *cobra.Command) {
+			require.NotEmpty(t, cmd.Short, cmd.CommandPath())
+			if !cmd.HasSubCommands() {
+				require.NotEmpty(t, cmd.Long, cmd.CommandPath())
+				require.NotEmpty(t, cmd.Example, cmd.CommandPath())
+			}
+			for _, line := range strings.Split(cmd.Long+"\n"+cmd.Example, "\n") {
+				require.LessOrEqual(t, len(line), 100, line)
+			}
+			for _, sub := range cmd.Commands() {
+				visit(sub)
+			}
+		}
+		for _, cmd := range newRoot(&operator.Session{}).Commands() {
+			visit(cmd)
+		}
+	})
+}

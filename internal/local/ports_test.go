@@ -1,0 +1,43 @@
+package local_test
+
+import (
+	"net"
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/onceledger/onceledger/internal/local"
+)
+
+func TestPortsSkipTakenOnes(t *testing.T) {
+	t.Parallel()
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer taken.Close()
+	first := taken.Addr().String()
+	require.ErrorIs(t, local.Free(first), local.ErrPortTaken)
+
+	ports, err := local.Ports(first, 2)
+	require.NoError(t, err)
+	require.Len(t, ports, 2)
+	require.NotEqual(t, ports[0], ports[1])
+	for _, address := range ports {
+		_, port, err := net.SplitHostPort(address)
+		require.NoError(t, err)
+		n, err := strconv.Atoi(port)
+		require.NoError(t, err)
+		require.Greater(t, n, taken.Addr().(*net.TCPAddr).Port)
+	}
+}
+
+func TestBadAddressesAreErrors(t *testing.T) {
+	t.Parallel()
+	for _, address := range []string{"8080", "127.0.0.1:http-ish", "127.0.0.1:"} {
+		_, err := local.Ports(address, 1)
+		require.ErrorContains(t, err, "find free ports", address)
+	}
+	err := local.Free("nowhere.invalid:1")
+	require.ErrorContains(t, err, "listen on nowhere.invalid:1")
+	require.NotErrorIs(t, err, local.ErrPortTaken)
+}

@@ -1,0 +1,32 @@
+package up
+
+import (
+	"os/exec"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestQuotedTextIsOneWordOfAShell(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, "/srv/data", quote("/srv/data"))
+	for _, text := range []string{"", "a b", "it's", `$HOME`, "`id`", "a\nb", `\`, "ü", "*", "-x"} {
+		out, err := exec.CommandContext(t.Context(), "bash", "-c", "printf %s "+"x"+quote(text)).Output()
+		require.NoError(t, err)
+		require.Equal(t, "x"+text, string(out))
+	}
+}
+
+func TestBaseURL(t *testing.T) {
+	t.Parallel()
+	for listen, want := range map[string]string{
+		"127.0.0.1:8080":   "http://127.0.0.1:8080",
+		":8080":            "http://127.0.0.1:8080",
+		"0.0.0.0:8080":     "http://127.0.0.1:8080",
+		"[::]:8080":        "http://127.0.0.1:8080",
+		"[::1]:8080":       "http://[::1]:8080",
+		"pay.example:8080": "http://pay.example:8080",
+	} {
+		require.Equal(t, want, baseURL(listen))
+	}
+}

@@ -1,0 +1,113 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/onceledger/onceledger/internal/devstack"
+)
+
+// claim is the name under which Redis holds the claim of an event.
+func claim(source, id string) string { return "onceledger:" + source + ":" + id }
+
+func TestClaimWithoutExpiryHoldsNothingUp(t *testing.T) { // case 5
+	t.Parallel()
+	s := newSystem(t, base)
+	receiver, worker := s.receiver(), s.worker()
+	s.redis(func(ctx context.Context, r *redis.Client) {
+		require.NoError(t, r.Set(ctx, claim("stripe", "evt_A5"), "somebody who died", 0).Err())
+	})
+	s.ack(receiver, charge("evt_A5", "cus_5", 700))
+	want := newBook()
+	want.post("wallet:cus_5", "merchant", 700)
+	s.verify(want)
+	require.Equal(t, 1, s.metric(worker, "onceledger_worker_redis_events_total", `event="repaired"`), "it is reported")
+	s.redis(func(ctx context.Context, r *redis.Client) {
+		left, err := r.TTL(ctx, claim("stripe", "evt_A5")).Result()
+		require.NoError(t, err)
+		require.Positive(t, left, "whatever is there now will go away")
+	})
+}
+
+func TestRedisAwayAndEmpty(t *testing.T) { // case 6
+	t.Parallel()
+	s := newSystem(t, base, devstack.Redis)
+	receivers := []*program{s.receiver(), s.receiver()}
+	s.worker()
+	event := charge("evt_A6", "cus_6", 600)
+
+	require.NoError(t, s.stack.Redis.Stop(t.Context()))
+	s.ack(receivers[0], event, event.again(1))
+	s.ack(receivers[1], event)
+	require.NoError(t, s.stack.Redis.Start(t.Context()))
+	s.ack(receivers[0], event.again(2))
+	s.ack(receivers[1], event.again(3))
+
+	want := newBook()
+	want.post("wallet:cus_6", "merchant", 600)
+	s.verify(want)
+	require.Len(t, s.stored(), 5)
+	require.Empty(t, s.letters())
+}
+
+func TestRedisStopsHangsAndForgetsInMidFlow(t *testing.T) {
+	t.Parallel()
+	s := newSystem(t, base, devstack.Redis)
+	receivers := []*program{s.receiver(), s.receiver()}
+	workers := []*program{s.worker(), s.worker()}
+
+	// Every event goes to both receivers, and again with other bytes.
+	flood := s.flood(3*time.Millisecond, func(i int) delivery {
+		event := payment(fmt.Sprintf("evt_%d", i/3), "bank", fmt.Sprintf("wallet:%d", i/3%20), int64(i/3+1))
+		if i%3 == 2 {
+			event = event.again(i)
+		}
+		return event
+	}, receivers...)
+	goesOn := func() {
+		t.Helper()
+		reached := s.transfers() + 100
+		s.eventually("events are applied", func() bool { return s.transfers() >= reached })
+	}
+	unclaimed := func() (n int) {
+		for _, w := range workers {
+			n += s.metric(w, "onceledger_worker_claims_total", `claim="unknown"`)
+		}
+		return n
+	}
+
+	goesOn()
+	require.Zero(t, unclaimed())
+	require.NoError(t, s.stack.Redis.Stop(t.Context()))
+	goesOn()
+	require.Positive(t, unclaimed(), "they went on without Redis")
+	require.NoError(t, s.stack.Redis.Start(t.Context()))
+	goesOn()
+	require.NoError(t, s.stack.Redis.Pause())
+	goesOn()
+	require.NoError(t, s.stack.Redis.Resume())
+	goesOn()
+	s.redis(func(ctx context.Context, r *redis.Client) { require.NoError(t, r.FlushAll(ctx).Err()) })
+	goesOn()
+
+	want, seen := newBook(), map[string]bool{}
+	for i, a := range flood.end() {
+		require.Equal(t, http.StatusOK, a.status, "%d: %v", i, a.err)
+		if !seen[a.id] {
+			var n int
+			_, err := fmt.Sscanf(a.id, "evt_%d", &n)
+			require.NoError(t, err)
+			want.post("bank", fmt.Sprintf("wallet:%d", n%20), int64(n+1))
+		}
+		seen[a.id] = true
+	}
+	s.verify(want)
+	require.Zero(t, s.count(`SELECT count(*) FROM events WHERE attempts > 0`))
+	require.Empty(t, s.letters())
+}
