@@ -66,6 +66,7 @@ func openStage(ctx context.Context, guard *local.Guard) (*stage, error) {
 	if s.stack, err = devstack.Start(ctx, devstack.Options{}); err != nil {
 		return s, err
 	}
+	guard.Remove(s.stack.Dir())
 	guard.Add(s.stack.NATS.Process(), s.stack.Redis.Process(), s.stack.Postgres.Process())
 	if err := s.configure(); err != nil {
 		return s, err
@@ -131,7 +132,7 @@ func (s *stage) startWorker(ctx context.Context) error {
 
 func (s *stage) launch(ctx context.Context, p local.Program) (*local.Process, error) {
 	p.Config, p.Env, p.Admin = s.config, s.stack.Env(), s.take()
-	p.LogFile = filepath.Join(s.stack.Dir(), p.Name+".log")
+	p.LogFile = filepath.Join(s.stack.Dir(), "logs", p.Name+".log")
 	process, err := p.Start(ctx)
 	if err == nil {
 		s.guard.Add(process.Process)

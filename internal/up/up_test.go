@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -38,7 +39,8 @@ func TestMain(m *testing.M) {
 			Data: dir, Listen: os.Getenv("UP_TEST_LISTEN"), Workers: 1, Command: "onceledger", Out: os.Stdout, Env: os.LookupEnv,
 		})
 		if err != nil {
-			panic(err)
+			fmt.Fprintln(os.Stderr, "helper:", err)
+			os.Exit(1)
 		}
 		os.Exit(0)
 	}
@@ -50,7 +52,8 @@ type running struct {
 	dir, listen string
 	text        string // what it printed until it was ready
 	stop        context.CancelFunc
-	done        chan error
+	ended       chan struct{}
+	err         error // once it has ended
 }
 
 func dataDir(t *testing.T) string {
@@ -83,13 +86,13 @@ func start(t *testing.T, o up.Options) *running {
 		o.Listen = freeAddress(t)
 	}
 	o.Workers, o.Command, o.Out, o.Env = 2, "onceledger", writer, noEnv
-	r := &running{dir: o.Data, listen: o.Listen, stop: cancel, done: make(chan error, 1)}
+	r := &running{dir: o.Data, listen: o.Listen, stop: cancel, ended: make(chan struct{})}
 	go func() {
-		err := up.Run(ctx, o)
-		r.done <- err
+		r.err = up.Run(ctx, o)
+		close(r.ended)
 		_ = writer.CloseWithError(io.EOF)
 	}()
-	t.Cleanup(cancel)
+	t.Cleanup(func() { _ = r.wait(cancel) })
 
 	lines := bufio.NewScanner(reader)
 	ready := false
@@ -99,7 +102,7 @@ func start(t *testing.T, o up.Options) *running {
 	}
 	go func() { _, _ = io.Copy(io.Discard, reader) }() // ends with the writer
 	if !ready {
-		err := <-r.done
+		err := r.wait(cancel)
 		if errors.Is(err, devstack.ErrMissing) && os.Getenv("CI") != "true" {
 			t.Skip(err)
 		}
@@ -108,11 +111,17 @@ func start(t *testing.T, o up.Options) *running {
 	return r
 }
 
+// wait returns how the system ended, after stop.
+func (r *running) wait(stop func()) error {
+	stop()
+	<-r.ended
+	return r.err
+}
+
 // end stops the system and requires that nothing of it is left.
 func (r *running) end(t *testing.T) {
 	t.Helper()
-	r.stop()
-	require.NoError(t, <-r.done)
+	require.NoError(t, r.wait(r.stop))
 	requireNothingLeft(t, r.dir)
 }
 
@@ -216,7 +225,7 @@ func TestASystemLives(t *testing.T) {
 			break
 		}
 	}
-	require.ErrorContains(t, <-r.done, "ended by itself (signal: killed)")
+	require.ErrorContains(t, r.wait(func() {}), "ended by itself (signal: killed)")
 	requireNothingLeft(t, r.dir)
 }
 
