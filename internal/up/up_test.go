@@ -25,6 +25,7 @@ import (
 	"github.com/onceledger/onceledger/internal/catalog"
 	"github.com/onceledger/onceledger/internal/devstack"
 	"github.com/onceledger/onceledger/internal/local"
+	"github.com/onceledger/onceledger/internal/operator"
 	"github.com/onceledger/onceledger/internal/up"
 )
 
@@ -159,19 +160,42 @@ func (r *running) paste(t *testing.T) string {
 	return r.text[from:to]
 }
 
-// balance waits for alice's first payment and returns what she has.
-func (r *running) balance(t *testing.T) (credits int64, events int) {
+func (r *running) connect(t *testing.T) *pgx.Conn {
 	t.Helper()
 	addresses, err := devstack.ReadAddresses(r.dir)
 	require.NoError(t, err)
 	conn, err := pgx.Connect(t.Context(), addresses.DatabaseURL)
 	require.NoError(t, err)
+	return conn
+}
+
+// balance waits for alice's first payment and returns what she has.
+func (r *running) balance(t *testing.T) (credits int64, events int) {
+	t.Helper()
+	conn := r.connect(t)
 	defer conn.Close(t.Context())
 	require.Eventually(t, func() bool {
 		return conn.QueryRow(t.Context(), `SELECT credits_posted FROM accounts WHERE name = 'wallet:alice'`).Scan(&credits) == nil
 	}, 10*time.Second, 10*time.Millisecond)
 	require.NoError(t, conn.QueryRow(t.Context(), `SELECT count(*) FROM events`).Scan(&events))
 	return credits, events
+}
+
+// requireEverySourceWorks sends a sample event to each source of the starter
+// configuration and waits until each one has moved money.
+func (r *running) requireEverySourceWorks(t *testing.T) {
+	t.Helper()
+	session := &operator.Session{Data: r.dir, JSON: true, Env: noEnv, Out: io.Discard}
+	for _, source := range []string{"stripe", "github", "orders", "shop"} {
+		require.NoError(t, operator.Send(t.Context(), session, nil, operator.Sending{Source: source, Repeat: 2}))
+	}
+	conn := r.connect(t)
+	defer conn.Close(t.Context())
+	require.Eventually(t, func() bool {
+		var sources int
+		err := conn.QueryRow(t.Context(), `SELECT count(DISTINCT source) FROM events WHERE outcome = 'applied'`).Scan(&sources)
+		return err == nil && sources == 4
+	}, 10*time.Second, 10*time.Millisecond)
 }
 
 func TestASystemLives(t *testing.T) {
@@ -216,6 +240,8 @@ func TestASystemLives(t *testing.T) {
 	credits, events = r.balance(t)
 	require.EqualValues(t, 1250, credits)
 	require.Equal(t, 1, events)
+
+	r.requireEverySourceWorks(t)
 
 	// What dies is not replaced in silence.
 	for _, pid := range processesOf(r.dir) {
