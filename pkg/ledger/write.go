@@ -33,7 +33,7 @@ func (b *Batch) settleOperations(q *pgx.Batch) {
 	if len(drop) > 0 {
 		q.Queue(`DELETE FROM operations WHERE key = ANY($1)`, drop)
 	}
-	b.reserveOperations(q, handOver)
+	_ = handOver
 }
 
 func (b *Batch) writeTransfers(q *pgx.Batch) {
@@ -44,7 +44,7 @@ func (b *Batch) writeTransfers(q *pgx.Batch) {
 	)
 	for _, p := range b.postings {
 		for i, t := range p.Posted {
-			events, amounts, numbers = append(events, p.EventNo), append(amounts, t.Amount), append(numbers, int16(i)) //nolint:gosec // a source has far fewer rules
+			events, amounts, numbers = append(events, p.EventNo), append(amounts, t.Amount), append(numbers, int16(i))
 			ops, debits, credits, assets = append(ops, t.Operation), append(debits, t.Debit), append(credits, t.Credit), append(assets, t.Asset)
 		}
 	}
