@@ -1,7 +1,9 @@
 package ledger_test
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync/atomic"
@@ -93,6 +95,57 @@ func TestConcurrentBatchesSpendEveryCentOnce(t *testing.T) {
 	require.Equal(t, 2*spent, posted.Load())
 	require.Equal(t, sums{Debits: spent, Credits: spent}, b.balance("shop"))
 	require.EqualValues(t, 2*funds, spent, "every cent could be spent")
+}
+
+var errRollback = errors.New("rolled back on purpose")
+
+// Eight goroutines post the same operations between the same new accounts in
+// random order; half of them roll back, so that all stays new and contended.
+func TestOverlappingBatchesDoNotDeadlock(t *testing.T) {
+	t.Parallel()
+	const size = 60
+	for outcome, pair := range map[string]func(round, n int) ledger.Transfer{
+		"on operations":         func(r, n int) ledger.Transfer { return move(fmt.Sprintf("op/%d/%d", r, n), "world", "shop", 1) },
+		"on limited accounts":   func(r, n int) ledger.Transfer { return move("", "world", fmt.Sprintf("wallet%d.%d", r, n), 1) },
+		"on unlimited accounts": func(r, n int) ledger.Transfer { return move("", "world", fmt.Sprintf("shop%d.%d", r, n), 1) },
+		"on balances":           func(_, n int) ledger.Transfer { return move("", fmt.Sprint("a", n), fmt.Sprint("b", n), 1) },
+	} {
+		t.Run(outcome, func(t *testing.T) {
+			t.Parallel()
+			pool := open(t)
+			var group errgroup.Group
+			for worker := range uint64(8) {
+				group.Go(func() error {
+					random := rand.New(rand.NewPCG(worker, 4))
+					for round := range 25 {
+						var batch []*ledger.Posting
+						for _, n := range random.Perm(size)[:size/2] {
+							tr := pair(round, n)
+							tr.Operation = cmp.Or(tr.Operation, fmt.Sprintf("own/%d/%d/%d", worker, round, n))
+							batch = append(batch, event(tr))
+						}
+						err := within(t.Context(), pool, random.IntN(2) == 0, batch)
+						if err != nil && !errors.Is(err, errRollback) && state(err) != "55P03" {
+							return fmt.Errorf("round %d: %w", round, err)
+						}
+					}
+					return nil
+				})
+			}
+			require.NoError(t, group.Wait())
+			requireBooks(t, pool)
+		})
+	}
+}
+
+func within(ctx context.Context, pool *pgxpool.Pool, keep bool, batch []*ledger.Posting) error {
+	return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+		err := postIn(ctx, tx, batch)
+		if err == nil && !keep {
+			return errRollback
+		}
+		return err
+	})
 }
 
 func TestOneOfManyConcurrentPostsOfAnOperation(t *testing.T) {

@@ -59,25 +59,27 @@ func limits(account string) (ledger.Limit, bool) {
 // post posts a batch in a transaction of its own; those of skip turn out to be
 // there already.
 func post(ctx context.Context, pool *pgxpool.Pool, postings []*ledger.Posting, skip ...*ledger.Posting) error {
-	return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-		batch := ledger.NewBatch(limits, postings)
-		var first, second pgx.Batch
-		batch.Reserve(&first)
-		if err := tx.SendBatch(ctx, &first).Close(); err != nil {
-			return fmt.Errorf("first round trip: %w", err)
-		}
-		for _, p := range skip {
-			batch.Skip(p)
-		}
-		if err := batch.Decide(ctx, tx); err != nil {
-			return err
-		}
-		batch.Write(&second)
-		if err := tx.SendBatch(ctx, &second).Close(); err != nil {
-			return fmt.Errorf("second round trip: %w", err)
-		}
-		return nil
-	})
+	return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { return postIn(ctx, tx, postings, skip...) })
+}
+
+func postIn(ctx context.Context, tx pgx.Tx, postings []*ledger.Posting, skip ...*ledger.Posting) error {
+	batch := ledger.NewBatch(limits, postings)
+	var first, second pgx.Batch
+	batch.Reserve(&first)
+	if err := tx.SendBatch(ctx, &first).Close(); err != nil {
+		return fmt.Errorf("first round trip: %w", err)
+	}
+	for _, p := range skip {
+		batch.Skip(p)
+	}
+	if err := batch.Decide(ctx, tx); err != nil {
+		return err
+	}
+	batch.Write(&second)
+	if err := tx.SendBatch(ctx, &second).Close(); err != nil {
+		return fmt.Errorf("second round trip: %w", err)
+	}
+	return nil
 }
 
 func mustPost(t testing.TB, pool *pgxpool.Pool, postings ...*ledger.Posting) {

@@ -33,7 +33,7 @@ func (b *Batch) settleOperations(q *pgx.Batch) {
 	if len(drop) > 0 {
 		q.Queue(`DELETE FROM operations WHERE key = ANY($1)`, drop)
 	}
-	_ = handOver
+	b.reserveOperations(q, handOver)
 }
 
 func (b *Batch) writeTransfers(q *pgx.Batch) {
