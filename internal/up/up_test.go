@@ -61,7 +61,7 @@ func dataDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "onceledger-up-")
 	require.NoError(t, err)
-	require.NoError(t, os.Chmod(dir, 0o755)) //nolint:gosec // Postgres's user must pass through
+	require.NoError(t, os.Chmod(dir, 0o755)) // Postgres's user must pass through
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
 	return dir
 }
