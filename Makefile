@@ -11,7 +11,7 @@ PKG ?= ./...
 GOLANGCI_LINT_VERSION := v2.15.0
 NATS_CLI_VERSION := v0.5.0
 
-.PHONY: help run test demo bench build lint fmt vet fmt-check go-test setup setup-test tools clean
+.PHONY: help run test demo bench bench-smoke build build-bench lint fmt vet fmt-check go-test setup setup-test tools clean
 
 help: ## Print this help
 	@echo "usage: make TARGET"
@@ -27,8 +27,15 @@ test: setup-test ## Install what is missing and run every check and test (PKG=./
 demo: setup build ## 20,000 deliveries with resends, conflicts and a killed worker, counted to the cent
 	@exec .bin/onceledger demo $(ARGS)
 
-bench: setup build ## Measure receiver and worker; takes minutes
-	@cd bench && exec go run . $(ARGS)
+bench: setup build-bench ## Measure receiver and worker here; takes minutes (ARGS="-json FILE")
+	@exec .bin/bench $(ARGS)
+
+bench-smoke: setup build-bench ## Run the benchmark at its smallest, to see that it works
+	@exec .bin/bench -short
+
+build-bench:
+	@mkdir -p .bin
+	@cd bench && go build -o ../.bin/bench .
 
 build: ## Build the three programs into .bin
 	@go build -o .bin/onceledger ./cmd/onceledger

@@ -32,7 +32,7 @@ type Size struct {
 	BodySize int
 	// Backlog is how many deliveries a worker is given.
 	Backlog int
-	// Bound ends a drain that would take minutes; what it left is applied in
+	// Bound ends the measured part of a drain; what it left is then applied in
 	// batches, so that the recount covers the whole backlog all the same.
 	Bound time.Duration
 	// Window is how far apart the two copies of a resent event are at most.
@@ -44,11 +44,11 @@ var (
 	Full = Size{
 		Rounds: 3, Drains: 2, Senders: []int{1, 64, 256, 1000},
 		WarmUp: 500 * time.Millisecond, Measure: 3 * time.Second, BodySize: 1024,
-		Backlog: 100_000, Bound: 8 * time.Second, Window: 5000,
+		Backlog: 80_000, Bound: 8 * time.Second, Window: 5000,
 	}
 	Smoke = Size{
 		Rounds: 1, Drains: 1, Senders: []int{1, 32},
-		WarmUp: 20 * time.Millisecond, Measure: 100 * time.Millisecond, BodySize: 1024,
+		WarmUp: 20 * time.Millisecond, Measure: 300 * time.Millisecond, BodySize: 1024,
 		Backlog: 600, Bound: 200 * time.Millisecond, Window: 50,
 	}
 )

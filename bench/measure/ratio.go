@@ -62,8 +62,14 @@ func ratios(result *Result) []Ratio {
 
 // ratio compares the means, and the rounds pair by pair.
 func ratio(name string, ours, theirs []float64, expected float64) Ratio {
-	r := Ratio{Name: name, Expected: expected, Value: mean(ours) / mean(theirs)}
+	r := Ratio{Name: name, Expected: expected}
+	if other := mean(theirs); other > 0 {
+		r.Value = mean(ours) / other
+	}
 	for i := range min(len(ours), len(theirs)) {
+		if theirs[i] == 0 {
+			continue // too short to have measured anything
+		}
 		value := ours[i] / theirs[i]
 		if r.Lowest == 0 || value < r.Lowest {
 			r.Lowest = value

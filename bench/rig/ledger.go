@@ -57,3 +57,16 @@ func (r *Rig) CountLedger(ctx context.Context) (Ledger, error) {
 	}
 	return l, nil
 }
+
+// CountTransfers counts the transfers alone.
+func (r *Rig) CountTransfers(ctx context.Context) (n int, err error) {
+	conn, err := pgx.Connect(ctx, r.database)
+	if err != nil {
+		return 0, fmt.Errorf("connect to postgres: %w", err)
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	if err := conn.QueryRow(ctx, `SELECT count(*) FROM transfers`).Scan(&n); err != nil {
+		return 0, fmt.Errorf("count transfers: %w", err)
+	}
+	return n, nil
+}

@@ -123,8 +123,10 @@ func (r *Rig) Progress(ctx context.Context) (Progress, error) {
 		return Progress{}, fmt.Errorf("open stream %s: %w", stream.Events, err)
 	}
 	info := consumer.CachedInfo()
-	p := Progress{Total: int(events.CachedInfo().State.Msgs)}
-	p.Acked = p.Total - int(info.NumPending) - info.NumAckPending
+	// The stream is new, so that its sequences count its messages. NumPending
+	// would not do: a consumer that was just created says 0, whatever waits.
+	p := Progress{Total: int(events.CachedInfo().State.LastSeq)}
+	p.Acked = int(info.Delivered.Stream) - info.NumAckPending
 	until := info.TimeStamp
 	if last := info.AckFloor.Last; p.Done() && last != nil {
 		until = *last

@@ -32,7 +32,7 @@ func TestTheExampleDecides(t *testing.T) {
 			"data":{"id":"o_1","customer_id":"c_1","total":"12.50","currency":"KWD","points":40}}`,
 			want: []ledger.Transfer{
 				{Debit: "orders:receivable", Credit: "wallet:c_1", Asset: "KWD", Amount: 12500},
-				{Debit: "points:issued", Credit: "points:c_1", Asset: "POINTS", Amount: 40},
+				{Debit: "loyalty:issued", Credit: "points:c_1", Asset: "POINTS", Amount: 40},
 			}},
 		{source: "orders", body: `{"type":"order.created","timestamp":"2023-11-14T22:13:20Z","data":{}}`},
 		{source: "shop", body: `{"event_id":"e_1","kind":"topup","occurred_at":1700000000,

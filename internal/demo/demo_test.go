@@ -75,7 +75,7 @@ func TestDemoSeesACentTooMuch(t *testing.T) {
 	require.False(t, report.Audit.Clean)
 
 	require.ErrorContains(t, err, report.Kept)
-	require.FileExists(t, report.Kept+"/receiver.log")
+	require.FileExists(t, report.Kept+"/logs/receiver.log")
 	require.NoError(t, os.RemoveAll(report.Kept))
 }
 

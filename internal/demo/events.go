@@ -143,7 +143,7 @@ func (w *writer) orderOf(customer string, c currency, amount, points int64) *eve
 		moves: []move{{"orders:receivable", "wallet:" + customer, c.code, amount}},
 	}}
 	if points > 0 {
-		e.contents[0].moves = append(e.contents[0].moves, move{"points:issued", "points:" + customer, "POINTS", points})
+		e.contents[0].moves = append(e.contents[0].moves, move{"loyalty:issued", "points:" + customer, "POINTS", points})
 	}
 	return e
 }

@@ -84,7 +84,7 @@ func TestPlanHoldsWhatItPromises(t *testing.T) {
 
 func TestRewritingKeepsTheMeaning(t *testing.T) {
 	t.Parallel()
-	rng := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // a test
+	rng := rand.New(rand.NewPCG(1, 2))
 	w := &writer{plan: &plan{customers: 5}, rng: rng}
 	for range 100 {
 		o := w.order().contents[0].json

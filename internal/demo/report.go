@@ -181,7 +181,7 @@ func (r *Report) WriteTable(w io.Writer) error {
 func (r *Report) writeVerdict(b *strings.Builder) {
 	b.WriteByte('\n')
 	if r.Equal {
-		fmt.Fprintf(b, "  %-14s EQUAL to the cent: %s balances, %s transfers, every event\n", "ledger", thousands(r.Balances), thousands(r.Transfers))
+		fmt.Fprintf(b, "  %-14s EQUAL to the cent: %s balances, %s transfers\n", "ledger", thousands(r.Balances), thousands(r.Transfers))
 	} else {
 		fmt.Fprintf(b, "  %-14s WRONG: %s differences\n", "ledger", thousands(len(r.Differences)))
 		for _, d := range r.Differences[:min(len(r.Differences), shownDifferences)] {

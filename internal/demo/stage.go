@@ -14,7 +14,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/rs/zerolog"
 	"golang.org/x/sync/errgroup"
 
@@ -33,10 +32,6 @@ const (
 	ports = 5
 	// stopWait bounds the drain of one program.
 	stopWait = 30 * time.Second
-	// stallWait is how long the workers may go on without an answer, longer than
-	// the ack wait, before the run has failed.
-	stallWait = 20 * time.Second
-	drainPoll = 50 * time.Millisecond
 )
 
 //go:embed demo.yaml
@@ -66,6 +61,7 @@ func openStage(ctx context.Context, guard *local.Guard) (*stage, error) {
 	if s.stack, err = devstack.Start(ctx, devstack.Options{}); err != nil {
 		return s, err
 	}
+	guard.Remove(s.stack.Dir())
 	guard.Add(s.stack.NATS.Process(), s.stack.Redis.Process(), s.stack.Postgres.Process())
 	if err := s.configure(); err != nil {
 		return s, err
@@ -131,7 +127,7 @@ func (s *stage) startWorker(ctx context.Context) error {
 
 func (s *stage) launch(ctx context.Context, p local.Program) (*local.Process, error) {
 	p.Config, p.Env, p.Admin = s.config, s.stack.Env(), s.take()
-	p.LogFile = filepath.Join(s.stack.Dir(), p.Name+".log")
+	p.LogFile = filepath.Join(s.stack.Dir(), "logs", p.Name+".log")
 	process, err := p.Start(ctx)
 	if err == nil {
 		s.guard.Add(process.Process)
@@ -163,81 +159,6 @@ func (s *stage) killWorker(ctx context.Context) (unanswered int, err error) {
 		return 0, err
 	}
 	return state.unanswered, s.startWorker(ctx)
-}
-
-// progress is how far the workers are.
-type progress struct {
-	stored     int // messages of EVENTS
-	waiting    int // not delivered yet
-	unanswered int // delivered, and not acknowledged
-	deliveries int // handed out, again and again
-}
-
-func (s *stage) progress(ctx context.Context) (progress, error) {
-	events, err := s.conn.JS.Stream(ctx, stream.Events)
-	if err != nil {
-		return progress{}, fmt.Errorf("read progress: %w", err)
-	}
-	consumer, err := events.Consumer(ctx, stream.Consumer)
-	if err != nil {
-		return progress{}, fmt.Errorf("read progress: %w", err)
-	}
-	info := consumer.CachedInfo()
-	return progress{
-		stored:     int(events.CachedInfo().State.Msgs), //nolint:gosec // 20,000 or so
-		waiting:    int(info.NumPending),                //nolint:gosec // as above
-		unanswered: info.NumAckPending,
-		deliveries: int(info.Delivered.Consumer), //nolint:gosec // as above
-	}, nil
-}
-
-// drain waits until the workers have answered every message, and tells how many
-// they have. It is an error when they get stuck.
-func (s *stage) drain(ctx context.Context, tell func(answered, of int)) (progress, error) {
-	poll := time.NewTicker(drainPoll)
-	defer poll.Stop()
-	most, since := -1, time.Now()
-	for {
-		p, err := s.progress(ctx)
-		if err != nil {
-			return p, err
-		}
-		answered := p.stored - p.waiting - p.unanswered
-		tell(answered, p.stored)
-		if answered > most {
-			most, since = answered, time.Now()
-		}
-		switch {
-		case answered == p.stored:
-			return p, nil
-		case time.Since(since) > stallWait:
-			return p, fmt.Errorf("wait for the workers: stuck with %d messages waiting and %d unanswered", p.waiting, p.unanswered)
-		}
-		select {
-		case <-poll.C:
-		case <-ctx.Done():
-			return p, ctx.Err()
-		}
-	}
-}
-
-// letters counts the dead letters, by reason.
-func (s *stage) letters(ctx context.Context) (map[string]int, error) {
-	dlq, err := s.conn.JS.Stream(ctx, stream.DLQ)
-	if err != nil {
-		return nil, fmt.Errorf("count dead letters: %w", err)
-	}
-	info, err := dlq.Info(ctx, jetstream.WithSubjectFilter(stream.DLQSubjects))
-	if err != nil {
-		return nil, fmt.Errorf("count dead letters: %w", err)
-	}
-	count := map[string]int{}
-	for subject, n := range info.State.Subjects {
-		if tokens := strings.Split(subject, "."); len(tokens) > 1 {
-			count[tokens[1]] += int(n) //nolint:gosec // some hundreds
-		}
-	}
-	return count, nil
 }
 
 // close stops everything, each before what it depends on. With keep, the folder

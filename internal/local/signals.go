@@ -21,6 +21,7 @@ const signalExit = 128
 type Guard struct {
 	mu       sync.Mutex
 	children []*devstack.Process
+	folders  []string
 }
 
 // Add tells the guard of processes; a nil one, of a service that a URL replaced,
@@ -35,7 +36,14 @@ func (g *Guard) Add(children ...*devstack.Process) {
 	}
 }
 
-// kill ends all children with SIGKILL. It keeps the lock, so that none is added
+// Remove tells the guard of a folder that must not outlive this process either.
+func (g *Guard) Remove(folder string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.folders = append(g.folders, folder)
+}
+
+// kill ends all children with SIGKILL, and then removes the folders. It keeps the lock, so that none is added
 // any more.
 func (g *Guard) kill() {
 	g.mu.Lock()
@@ -48,6 +56,11 @@ func (g *Guard) kill() {
 		})
 	}
 	all.Wait()
+	for _, folder := range g.folders {
+		if err := os.RemoveAll(folder); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
+	}
 }
 
 // Interruptible returns a context that the first Ctrl-C, SIGTERM or SIGHUP ends,

@@ -65,7 +65,7 @@ func letterOf(l *dlq.Letter) Letter {
 // first, of one reason and source or all.
 func ListLetters(ctx context.Context, s *Session, filter dlq.Filter) error {
 	if _, known := filter.Reason.Info(); filter.Reason != "" && !known {
-		return exit.Usagef("--reason %q is unknown; the reasons are in docs/states.md", filter.Reason)
+		return exit.Usagef("--reason %q is unknown; there are %s", filter.Reason, strings.Join(dlq.Reasons(), ", "))
 	}
 	pool, conn, err := s.both(ctx)
 	if err != nil {

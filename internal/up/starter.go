@@ -32,7 +32,7 @@ func (o Options) configuration() (path string, own bool, err error) {
 	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
 		return path, true, err
 	}
-	if err := os.MkdirAll(o.Data, 0o755); err != nil { //nolint:gosec // as devstack makes it; the file itself is 0600
+	if err := os.MkdirAll(o.Data, 0o755); err != nil { // as devstack makes it; the file itself is 0600
 		return "", false, fmt.Errorf("make data folder: %w", err)
 	}
 	if err := os.WriteFile(path, []byte(newStarter()), 0o600); err != nil {

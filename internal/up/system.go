@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -73,9 +72,6 @@ func (s *system) prepareServices(ctx context.Context) error {
 
 // startPrograms starts the receiver and the workers side by side.
 func (s *system) startPrograms(ctx context.Context) error {
-	if err := os.MkdirAll(s.logs(), 0o700); err != nil {
-		return fmt.Errorf("make log folder: %w", err)
-	}
 	programs, err := s.programs()
 	if err != nil {
 		return err

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -24,6 +25,7 @@ import (
 	"github.com/onceledger/onceledger/internal/catalog"
 	"github.com/onceledger/onceledger/internal/devstack"
 	"github.com/onceledger/onceledger/internal/local"
+	"github.com/onceledger/onceledger/internal/operator"
 	"github.com/onceledger/onceledger/internal/up"
 )
 
@@ -38,7 +40,8 @@ func TestMain(m *testing.M) {
 			Data: dir, Listen: os.Getenv("UP_TEST_LISTEN"), Workers: 1, Command: "onceledger", Out: os.Stdout, Env: os.LookupEnv,
 		})
 		if err != nil {
-			panic(err)
+			fmt.Fprintln(os.Stderr, "helper:", err)
+			os.Exit(1)
 		}
 		os.Exit(0)
 	}
@@ -50,14 +53,15 @@ type running struct {
 	dir, listen string
 	text        string // what it printed until it was ready
 	stop        context.CancelFunc
-	done        chan error
+	ended       chan struct{}
+	err         error // once it has ended
 }
 
 func dataDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "onceledger-up-")
 	require.NoError(t, err)
-	require.NoError(t, os.Chmod(dir, 0o755)) //nolint:gosec // Postgres's user must pass through
+	require.NoError(t, os.Chmod(dir, 0o755)) // Postgres's user must pass through
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
 	return dir
 }
@@ -83,13 +87,13 @@ func start(t *testing.T, o up.Options) *running {
 		o.Listen = freeAddress(t)
 	}
 	o.Workers, o.Command, o.Out, o.Env = 2, "onceledger", writer, noEnv
-	r := &running{dir: o.Data, listen: o.Listen, stop: cancel, done: make(chan error, 1)}
+	r := &running{dir: o.Data, listen: o.Listen, stop: cancel, ended: make(chan struct{})}
 	go func() {
-		err := up.Run(ctx, o)
-		r.done <- err
+		r.err = up.Run(ctx, o)
+		close(r.ended)
 		_ = writer.CloseWithError(io.EOF)
 	}()
-	t.Cleanup(cancel)
+	t.Cleanup(func() { _ = r.wait(cancel) })
 
 	lines := bufio.NewScanner(reader)
 	ready := false
@@ -99,7 +103,7 @@ func start(t *testing.T, o up.Options) *running {
 	}
 	go func() { _, _ = io.Copy(io.Discard, reader) }() // ends with the writer
 	if !ready {
-		err := <-r.done
+		err := r.wait(cancel)
 		if errors.Is(err, devstack.ErrMissing) && os.Getenv("CI") != "true" {
 			t.Skip(err)
 		}
@@ -108,11 +112,17 @@ func start(t *testing.T, o up.Options) *running {
 	return r
 }
 
+// wait returns how the system ended, after stop.
+func (r *running) wait(stop func()) error {
+	stop()
+	<-r.ended
+	return r.err
+}
+
 // end stops the system and requires that nothing of it is left.
 func (r *running) end(t *testing.T) {
 	t.Helper()
-	r.stop()
-	require.NoError(t, <-r.done)
+	require.NoError(t, r.wait(r.stop))
 	requireNothingLeft(t, r.dir)
 }
 
@@ -150,19 +160,42 @@ func (r *running) paste(t *testing.T) string {
 	return r.text[from:to]
 }
 
-// balance waits for alice's first payment and returns what she has.
-func (r *running) balance(t *testing.T) (credits int64, events int) {
+func (r *running) connect(t *testing.T) *pgx.Conn {
 	t.Helper()
 	addresses, err := devstack.ReadAddresses(r.dir)
 	require.NoError(t, err)
 	conn, err := pgx.Connect(t.Context(), addresses.DatabaseURL)
 	require.NoError(t, err)
+	return conn
+}
+
+// balance waits for alice's first payment and returns what she has.
+func (r *running) balance(t *testing.T) (credits int64, events int) {
+	t.Helper()
+	conn := r.connect(t)
 	defer conn.Close(t.Context())
 	require.Eventually(t, func() bool {
 		return conn.QueryRow(t.Context(), `SELECT credits_posted FROM accounts WHERE name = 'wallet:alice'`).Scan(&credits) == nil
 	}, 10*time.Second, 10*time.Millisecond)
 	require.NoError(t, conn.QueryRow(t.Context(), `SELECT count(*) FROM events`).Scan(&events))
 	return credits, events
+}
+
+// requireEverySourceWorks sends a sample event to each source of the starter
+// configuration and waits until each one has moved money.
+func (r *running) requireEverySourceWorks(t *testing.T) {
+	t.Helper()
+	session := &operator.Session{Data: r.dir, JSON: true, Env: noEnv, Out: io.Discard}
+	for _, source := range []string{"stripe", "github", "orders", "shop"} {
+		require.NoError(t, operator.Send(t.Context(), session, nil, operator.Sending{Source: source, Repeat: 2}))
+	}
+	conn := r.connect(t)
+	defer conn.Close(t.Context())
+	require.Eventually(t, func() bool {
+		var sources int
+		err := conn.QueryRow(t.Context(), `SELECT count(DISTINCT source) FROM events WHERE outcome = 'applied'`).Scan(&sources)
+		return err == nil && sources == 4
+	}, 10*time.Second, 10*time.Millisecond)
 }
 
 func TestASystemLives(t *testing.T) {
@@ -208,6 +241,8 @@ func TestASystemLives(t *testing.T) {
 	require.EqualValues(t, 1250, credits)
 	require.Equal(t, 1, events)
 
+	r.requireEverySourceWorks(t)
+
 	// What dies is not replaced in silence.
 	for _, pid := range processesOf(r.dir) {
 		command, _ := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cmdline"))
@@ -216,7 +251,7 @@ func TestASystemLives(t *testing.T) {
 			break
 		}
 	}
-	require.ErrorContains(t, <-r.done, "ended by itself (signal: killed)")
+	require.ErrorContains(t, r.wait(func() {}), "ended by itself (signal: killed)")
 	requireNothingLeft(t, r.dir)
 }
 

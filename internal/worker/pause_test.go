@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -31,13 +32,12 @@ func runPausedWorker() int {
 	}
 	// It takes all events into its first batch, and holds few more than those.
 	w := newWorker(cat, zerolog.New(os.Stderr), Tuning{Batch: pausedBatch, Linger: time.Second})
-	paused := false
+	var pause sync.Once // both loops wait in it: nothing commits before the stop
 	w.between = func() {
-		if !paused {
-			paused = true
+		pause.Do(func() {
 			fmt.Println("between")
 			_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
-		}
+		})
 	}
 	if err := w.run(context.Background()); err != nil {
 		return 1

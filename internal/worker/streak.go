@@ -47,5 +47,5 @@ func (s *streak) reset() {
 // errUnclassified hides the SQLSTATE from the verdict: it is the database that
 // is blamed now, not an event.
 func errUnclassified(cause error) error {
-	return fmt.Errorf("unclassified: %s", cause.Error()) //nolint:errorlint // the chain must end here
+	return fmt.Errorf("unclassified: %s", cause.Error())
 }

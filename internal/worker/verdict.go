@@ -1,7 +1,6 @@
 package worker
 
 import (
-	"context"
 	"errors"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -85,9 +84,4 @@ func refusal(err error) dlq.Reason {
 func passes(r dlq.Reason) bool {
 	info, _ := r.Info()
 	return info.Transient || r == dlq.RetryBudget
-}
-
-// stopping reports whether err is ours: the worker is told to stop.
-func stopping(ctx context.Context, err error) bool {
-	return err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err())
 }

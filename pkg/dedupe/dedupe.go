@@ -9,7 +9,7 @@
 //	reserved := dedupe.Reserve(&b, rows)      // in the money's transaction
 //	err := tx.SendBatch(ctx, &b).Close()
 //	known, err := dedupe.Read(ctx, tx, keysNotReserved)
-//	if row := known[key]; row.Terminal() && row.SameBody(content) { ack() }
+//	if row := known[key]; row.Terminal() && row.Content.Compare(content) == dedupe.Same { ack() }
 package dedupe
 
 import (

@@ -228,9 +228,9 @@ func (b *Batch) decide(p *Posting) ([]Transfer, error) {
 	fresh := make([]Transfer, 0, len(p.Transfers))
 	seen := make(map[string]Transfer, len(p.Transfers))
 	for _, t := range p.Transfers {
-		there := b.ops[t.Operation].posted
+		there, owner := b.ops[t.Operation].posted, b.ops[t.Operation].owner
 		if earlier, ok := seen[t.Operation]; ok {
-			there = &earlier
+			there, owner = &earlier, p.EventNo
 		}
 		if there == nil {
 			fresh = append(fresh, t)
@@ -238,7 +238,7 @@ func (b *Batch) decide(p *Posting) ([]Transfer, error) {
 			continue
 		}
 		if *there != t {
-			return nil, conflict(*there, t, b.ops[t.Operation].owner)
+			return nil, conflict(*there, t, owner)
 		}
 	}
 	if err := b.book(fresh); err != nil {

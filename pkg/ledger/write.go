@@ -44,7 +44,7 @@ func (b *Batch) writeTransfers(q *pgx.Batch) {
 	)
 	for _, p := range b.postings {
 		for i, t := range p.Posted {
-			events, amounts, numbers = append(events, p.EventNo), append(amounts, t.Amount), append(numbers, int16(i)) //nolint:gosec // a source has far fewer rules
+			events, amounts, numbers = append(events, p.EventNo), append(amounts, t.Amount), append(numbers, int16(i))
 			ops, debits, credits, assets = append(ops, t.Operation), append(debits, t.Debit), append(credits, t.Credit), append(assets, t.Asset)
 		}
 	}

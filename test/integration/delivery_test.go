@@ -87,7 +87,6 @@ func (s *system) request(to *program, d delivery, header http.Header) reply {
 func (s *system) note(d delivery) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.accepted++
 	if d.id != "" {
 		s.acked[key{d.source, d.id}]++
 	}

@@ -46,9 +46,8 @@ type system struct {
 	client   *http.Client
 	programs []*program
 
-	mu       sync.Mutex
-	accepted int         // deliveries answered 2xx
-	acked    map[key]int // those of them whose event has an id
+	mu    sync.Mutex
+	acked map[key]int // deliveries answered 2xx, of events that have an id
 }
 
 // key names an event.
