@@ -14,10 +14,13 @@ import (
 // than that are unaccounted for, what a moment might explain no longer matters.
 const maxSuspects = 100_000
 
-// suspects are messages that had no term at first sight, by their content.
+// suspects are messages that had no term at first sight. Those that stand under
+// another content may be explained by a dead letter of their own content; for
+// the others only time can.
 type suspects struct {
-	n  int
-	by map[content][]*message
+	n    int
+	by   map[content][]*message
+	rest []*message
 }
 
 // content is what a dead letter and a message have in common.
@@ -27,31 +30,30 @@ type content struct {
 }
 
 // suspect keeps m for a second look, without its body, while there is room.
-func (a *auditor) suspect(m *message) bool {
+func (a *auditor) suspect(m *message, c class) bool {
 	s := &a.suspects
 	if s.n >= maxSuspects {
 		return false
 	}
 	a.read(m)
+	s.n++
+	if c.problem != OtherContent {
+		s.rest = append(s.rest, m)
+		return true
+	}
 	if s.by == nil {
 		s.by = map[content][]*message{}
 	}
-	c := content{m.key, m.hash}
-	s.by[c] = append(s.by[c], m)
-	s.n++
+	s.by[content{m.key, m.hash}] = append(s.by[content{m.key, m.hash}], m)
 	return true
 }
 
-// acquit counts the suspects that l explains: their content was parked, and
-// another content took over the event's row since.
-func (a *auditor) acquit(l *dlq.Letter) {
-	if a.suspects.n == 0 || l.Variant != "" {
-		return // a conflict has a row of its own
-	}
-	c := content{dedupe.Key{Source: l.Source, ID: l.EventID}, sha256.Sum256(l.Data)}
+// explained counts the suspects with a content that was parked, by the message
+// that first tells, and whose event another content has taken over since.
+func (a *auditor) explained(c content, first func(*message) bool) {
 	for _, m := range a.suspects.by[c] {
 		term := duplicate
-		if m.seq == l.OriginSeq && m.stored.Equal(l.FirstSeen) {
+		if first(m) {
 			term = parked
 		}
 		a.count(m, class{term: term})
@@ -60,10 +62,40 @@ func (a *auditor) acquit(l *dlq.Letter) {
 	delete(a.suspects.by, c)
 }
 
+// acquit counts the suspects that l explains.
+func (a *auditor) acquit(l *dlq.Letter) {
+	if len(a.suspects.by) == 0 || l.Variant != "" {
+		return // a conflict has a row of its own
+	}
+	a.explained(content{dedupe.Key{Source: l.Source, ID: l.EventID}, sha256.Sum256(l.Data)}, func(m *message) bool {
+		return m.seq == l.OriginSeq && m.stored.Equal(l.FirstSeen)
+	})
+}
+
+// superseded counts the suspects whose letter was removed since.
+func (a *auditor) superseded(ctx context.Context) error {
+	asked := make([]dedupe.Superseded, 0, len(a.suspects.by))
+	for c := range a.suspects.by {
+		asked = append(asked, dedupe.Superseded{Key: c.key, BodyHash: c.hash})
+	}
+	for some := range slices.Chunk(asked, readBatch) {
+		found, err := dedupe.FindSuperseded(ctx, a.Pool, some)
+		if err != nil {
+			return err
+		}
+		for _, s := range found {
+			a.explained(content{s.Key, s.BodyHash}, func(m *message) bool {
+				return m.seq == s.Seq && a.created.Equal(s.StreamCreated)
+			})
+		}
+	}
+	return nil
+}
+
 // again looks a second time at every suspect that no letter explains: its rows
 // may have moved while they were read.
 func (a *auditor) again(ctx context.Context) error {
-	left := make([]*message, 0, a.suspects.n)
+	left := a.suspects.rest
 	for _, messages := range a.suspects.by {
 		left = append(left, messages...)
 	}

@@ -2,6 +2,7 @@ package audit_test
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -189,4 +190,14 @@ func payment(id, payment string, amount string, more string) *envelope.Event {
 
 func event(id, typ, body string) *envelope.Event {
 	return &envelope.Event{Source: "shop", ID: id, Type: typ, Time: time.Unix(1_700_000_000, 0), ContentType: "application/json", Data: []byte(body)}
+}
+
+// hash is the SHA-256 of a stored message's body.
+func (s *system) hash(seq uint64) [32]byte {
+	s.t.Helper()
+	events, err := s.js.Stream(s.t.Context(), stream.Events)
+	require.NoError(s.t, err)
+	raw, err := events.GetMsg(s.t.Context(), seq)
+	require.NoError(s.t, err)
+	return sha256.Sum256(raw.Data)
 }

@@ -36,6 +36,7 @@ type Config struct {
 
 	Receiver Receiver
 	Worker   Worker
+	Keeper   Keeper
 	NATS     NATS
 	Database Database
 	Redis    Redis
@@ -63,6 +64,22 @@ type Worker struct {
 	Admin string
 	// AckWait is how long the broker waits before it gives a message to another worker. Default 30s.
 	AckWait time.Duration
+}
+
+// Keeper configures the standing upkeep, which one worker at a time does.
+type Keeper struct {
+	// Interval is how often what arrived is audited and what is missing sent
+	// again. Default 1m.
+	Interval time.Duration
+	// Keep is how long messages stay in EVENTS for inspection and replay, and
+	// how old a backup of Postgres may be. Default 72h.
+	Keep time.Duration
+	// Trim is "full" (when EVENTS fills, default) or "age" (as soon as messages
+	// are older than Keep).
+	Trim string
+	// BacklogAlert is how old an undecided message may be before a person is
+	// told. Default 1h.
+	BacklogAlert time.Duration
 }
 
 // NATS configures the broker.

@@ -27,6 +27,7 @@ func defaults() *Config {
 	return &Config{
 		Receiver: Receiver{Listen: "127.0.0.1:8080", Admin: "127.0.0.1:9080", MaxBody: 1_000_000},
 		Worker:   Worker{Admin: "127.0.0.1:9081", AckWait: 30 * time.Second},
+		Keeper:   Keeper{Interval: time.Minute, Keep: 72 * time.Hour, Trim: "full", BacklogAlert: time.Hour},
 		NATS:     NATS{URL: "nats://127.0.0.1:4222", Replicas: 1, EventsMaxBytes: 8 << 30, DLQMaxBytes: 2 << 30},
 		Retry:    Retry{Attempts: 10, Age: 24 * time.Hour, Base: time.Second, Cap: 10 * time.Minute},
 	}
@@ -43,6 +44,12 @@ func fileKeys(c *Config) keys {
 		"worker": mapping(keys{
 			"admin":    address(&c.Worker.Admin, "WORKER_ADMIN"),
 			"ack_wait": duration(&c.Worker.AckWait, time.Second, time.Hour),
+		}),
+		"keeper": mapping(keys{
+			"interval":      duration(&c.Keeper.Interval, time.Second, 24*time.Hour),
+			"keep":          duration(&c.Keeper.Keep, time.Minute, 365*24*time.Hour),
+			"trim":          oneOf(&c.Keeper.Trim, "full", "age"),
+			"backlog_alert": duration(&c.Keeper.BacklogAlert, time.Second, 90*24*time.Hour),
 		}),
 		"nats": mapping(keys{
 			"url": setting("NATS_URL", true, checkURL(true, "nats", "tls", "ws", "wss"),
