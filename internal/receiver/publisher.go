@@ -185,6 +185,12 @@ func (p *publisher) stored(first, last uint64) {
 	}
 }
 
+// forget starts another generation: the stream is another than before.
+func (p *publisher) forget() {
+	p.highest.Store(0)
+	p.generation.Add(1)
+}
+
 // alone publishes one message from the caller's goroutine.
 func (p *publisher) alone(msg *nats.Msg) (uint64, error) {
 	ctx, cancel := context.WithTimeout(p.link.context(), publishDeadline)

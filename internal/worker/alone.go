@@ -34,10 +34,11 @@ const (
 // died of. The attempt is committed before it is made, so that it counts
 // whatever happens in it.
 func (l *loop) alone(ctx context.Context, it *item, cause error) error {
-	if err := it.msg.InProgress(); err != nil {
-		l.w.metrics.answersLost.Inc() // it may come again meanwhile; its row then says so
+	err := l.retry(ctx, func(ctx context.Context) error { return l.begin(ctx, it) })
+	if err == nil || verdictOf(err) != unavailable {
+		it.perhaps = dedupe.Attempt{} // the outcome is known
 	}
-	if err := l.retry(ctx, func(ctx context.Context) error { return l.begin(ctx, it) }); err != nil || it.fate != undecided {
+	if err != nil || it.fate != undecided {
 		return err
 	}
 	if !it.understood || it.fault != nil {
@@ -47,7 +48,7 @@ func (l *loop) alone(ctx context.Context, it *item, cause error) error {
 	if cause == nil {
 		cause = it.fault
 	}
-	err := l.retry(ctx, func(ctx context.Context) error { return l.try(ctx, it, cause) })
+	err = l.retry(ctx, func(ctx context.Context) error { return l.try(ctx, it, cause) })
 	if err != nil && verdictOf(err) == blame {
 		cause = err
 		if blamed(cause) == dlq.RetryBudget && l.w.streak.add(it.key, cause) {
@@ -125,6 +126,7 @@ func (it *item) start(write *pgx.Batch, row *dedupe.Row) (settle func()) {
 	mine.State, mine.Outcome, mine.Reason, mine.Error = dedupe.Processing, "", row.Reason, row.Error
 	mine.Attempt = row.Attempt + 1
 	dedupe.Save(write, &mine, 0)
+	it.perhaps = dedupe.Attempt{No: mine.No, Number: mine.Attempt}
 	return func() { it.row, it.failed, it.marked = &mine, mine.Attempts, true }
 }
 

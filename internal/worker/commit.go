@@ -65,6 +65,10 @@ func (l *loop) retry(ctx context.Context, transaction func(context.Context) erro
 			return err
 		}
 		l.w.metrics.again.Inc()
+		if timedOut(err) {
+			l.w.slow.Down(err)
+			l.w.slow.Up() // once nothing has timed out for a while
+		}
 		select {
 		case <-time.After(jitter(againDelay)):
 		case <-ctx.Done():
@@ -215,11 +219,15 @@ func (it *item) settle() {
 func (it *item) judge(row *dedupe.Row) {
 	it.marked = false // if it was, somebody else has taken it over
 	same := row != nil && (it.content.BodyHash == row.BodyHash || it.understood && it.content.Compare(row.Content) == dedupe.Same)
-	if same && row.Terminal() {
+	switch {
+	case same && row.Terminal():
 		it.duplicateOf(row)
-		return
+	case same && row.State == dedupe.Failed: // its letter was never stored: whoever sees it stores it
+		it.row = row
+		it.settle()
+	default:
+		it.fate = lonely
 	}
-	it.fate = lonely
 }
 
 // commitWith sends the batch with COMMIT at its end. An error of the network

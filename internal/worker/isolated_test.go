@@ -142,7 +142,7 @@ func TestFence(t *testing.T) {
 	require.NoError(t, err)
 	batch, err := consumer.Fetch(1)
 	require.NoError(t, err)
-	it, err := w.decode(<-batch.Messages())
+	it, err := w.decode(delivery{<-batch.Messages(), w.incarnation()})
 	require.NoError(t, err)
 	require.NoError(t, l.begin(t.Context(), it))
 	require.Equal(t, 1, it.row.Attempt)

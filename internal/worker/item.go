@@ -33,6 +33,7 @@ const (
 // item is one delivery on its way through a batch.
 type item struct {
 	msg       jetstream.Msg
+	stream    time.Time // the incarnation it was delivered from
 	seq       uint64
 	stored    time.Time
 	delivered uint64
@@ -50,8 +51,10 @@ type item struct {
 	// row is the event's row as this delivery would have it, or has found it.
 	row     *dedupe.Row
 	posting *ledger.Posting
-	// marked is set while row is an attempt that this delivery has begun.
-	marked bool
+	// marked is set while row is an attempt that this delivery has begun;
+	// perhaps is one whose begin was sent to Postgres and not answered.
+	marked  bool
+	perhaps dedupe.Attempt
 	// failed is how many attempts had failed before this one.
 	failed int
 	// copies are deliveries of the same bytes that share this one's fate.
@@ -59,6 +62,7 @@ type item struct {
 
 	fate  fate
 	delay time.Duration
+	owed  bool // undecided, and answered once its attempt is given back
 	// outcome is the word the metrics use; empty means returned.
 	outcome string
 }
@@ -91,18 +95,24 @@ func (it *item) duplicateOf(row *dedupe.Row) {
 	it.ack(outcomeDuplicate)
 }
 
+// delivery is a message with the incarnation of the stream that it is from.
+type delivery struct {
+	jetstream.Msg
+	stream time.Time
+}
+
 // decode reads a delivery's envelope. What has none gets a key of its own, the
 // same at each delivery, and is parked.
-func (w *worker) decode(msg jetstream.Msg) (*item, error) {
+func (w *worker) decode(d delivery) (*item, error) {
+	msg := d.Msg
 	meta, err := msg.Metadata()
 	if err != nil {
 		return nil, fmt.Errorf("read message metadata: %w", err)
 	}
-	it := &item{msg: msg, seq: meta.Sequence.Stream, stored: meta.Timestamp, delivered: meta.NumDelivered}
-	incarnation := w.incarnation()
+	it := &item{msg: msg, stream: d.stream, seq: meta.Sequence.Stream, stored: meta.Timestamp, delivered: meta.NumDelivered}
 	it.event, err = envelope.Decode(msg.Headers(), msg.Data())
 	if err != nil {
-		key := dedupe.Unreadable(dedupe.Position{StreamCreated: incarnation, Seq: it.seq})
+		key := dedupe.Unreadable(dedupe.Position{StreamCreated: it.stream, Seq: it.seq})
 		it.event = &envelope.Event{Source: key.Source, ID: key.ID, Time: it.stored, Data: msg.Data()}
 		it.understood, it.decision = true, unreadable(dlq.BadEnvelope, msg.Data(), err)
 	}
@@ -110,7 +120,7 @@ func (w *worker) decode(msg jetstream.Msg) (*item, error) {
 	it.content = dedupe.Content{BodyHash: sha256.Sum256(msg.Data()), Fingerprint: it.decision.Fingerprint}
 	it.row = &dedupe.Row{
 		Key: it.key, Type: it.event.Type, Occurred: it.event.Time, Content: it.content,
-		Position: dedupe.Position{StreamCreated: incarnation, Seq: it.seq},
+		Position: dedupe.Position{StreamCreated: it.stream, Seq: it.seq},
 	}
 	return it, nil
 }

@@ -6,12 +6,17 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/onceledger/onceledger/pkg/dedupe"
 )
+
+// aliveShare is the part of the ack wait after which the broker is told that a
+// batch is still in work: two such messages may be lost.
+const aliveShare = 3
 
 // loop works batch after batch. A worker runs two: while one waits for
 // Postgres, the other decodes.
@@ -39,12 +44,12 @@ func (l *loop) run(ctx context.Context) error {
 
 // gather waits for a delivery and lingers a moment for more: small batches cost
 // several times as much an event. It returns none when the deliveries end.
-func (l *loop) gather() []jetstream.Msg {
+func (l *loop) gather() []delivery {
 	first, ok := <-l.w.deliveries
 	if !ok {
 		return nil
 	}
-	msgs := append(make([]jetstream.Msg, 0, l.w.tuning.Batch), first)
+	msgs := append(make([]delivery, 0, l.w.tuning.Batch), first)
 	linger := time.NewTimer(l.w.tuning.Linger)
 	defer linger.Stop()
 	for len(msgs) < l.w.tuning.Batch {
@@ -62,7 +67,7 @@ func (l *loop) gather() []jetstream.Msg {
 }
 
 // process decides a batch and answers each of its deliveries.
-func (l *loop) process(ctx context.Context, msgs []jetstream.Msg) {
+func (l *loop) process(ctx context.Context, msgs []delivery) {
 	began := time.Now()
 	items := make([]*item, 0, len(msgs))
 	for _, msg := range msgs {
@@ -74,6 +79,7 @@ func (l *loop) process(ctx context.Context, msgs []jetstream.Msg) {
 		items = append(items, it)
 	}
 	slices.SortFunc(items, func(a, b *item) int { return cmp.Compare(a.seq, b.seq) })
+	endAlive := l.keepAlive(items)
 	leaders, rest := fold(items)
 	switch err := l.decide(ctx, leaders, rest); {
 	case err == nil:
@@ -85,8 +91,11 @@ func (l *loop) process(ctx context.Context, msgs []jetstream.Msg) {
 	}
 	all := slices.Concat(leaders, rest)
 	l.giveBackAttempts(ctx, all)
-	l.park(ctx, all)
-	l.answer(all)
+	letters, others := partition(all, func(it *item) bool { return it.fate == parked })
+	l.answer(others) // a dead-letter stream that hangs holds nobody else up
+	l.park(ctx, letters)
+	endAlive()
+	l.answer(letters)
 	l.remember(ctx, all)
 
 	l.w.metrics.batch.Observe(float64(len(msgs)))
@@ -233,18 +242,42 @@ type finished struct {
 func (l *loop) giveBackAttempts(ctx context.Context, items []*item) {
 	for _, it := range items {
 		if it.fate == undecided {
-			l.w.debts.owe(it)
+			it.owed = l.w.debts.owe(it)
 		}
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), probeTimeout) // also after the drain limit
 	defer cancel()
-	if err := l.w.debts.pay(ctx, l.w.pool); err != nil {
+	if err := l.w.debts.pay(ctx); err != nil && verdictOf(err) == unavailable {
 		l.w.gate.close(err) // paid when the gate opens
 	}
 }
 
+// keepAlive tells the broker that items are in work, for as long as the batch
+// lasts, so that their deliveries are not taken for those of a dead worker.
+func (l *loop) keepAlive(items []*item) (end func()) {
+	done := make(chan struct{})
+	var alive sync.WaitGroup
+	alive.Go(func() {
+		tick := time.NewTicker(l.w.ackWait / aliveShare)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+			case <-done:
+				return
+			}
+			for _, it := range items {
+				if err := it.msg.InProgress(); err != nil && !errors.Is(err, jetstream.ErrMsgAlreadyAckd) {
+					l.w.metrics.answersLost.Inc()
+				}
+			}
+		}
+	})
+	return func() { close(done); alive.Wait() }
+}
+
 // giveBack returns deliveries that nobody has looked at.
-func (l *loop) giveBack(msgs []jetstream.Msg) {
+func (l *loop) giveBack(msgs []delivery) {
 	for _, msg := range msgs {
 		if err := msg.NakWithDelay(minDelay); err != nil && !errors.Is(err, jetstream.ErrMsgAlreadyAckd) {
 			l.w.metrics.answersLost.Inc()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 
 	"github.com/jackc/pgx/v5"
 
@@ -25,6 +24,7 @@ func (l *loop) mark(ctx context.Context, items []*item) (marked []*item, err err
 	rows, keys := make([]*dedupe.Row, len(items)), make([]dedupe.Key, 0, len(items))
 	for i, it := range items {
 		it.row.No, it.row.State, it.row.Attempt = l.numbers.Take(), dedupe.Processing, 1
+		it.perhaps = dedupe.Attempt{No: it.row.No, Number: it.row.Attempt}
 		rows[i] = it.row
 	}
 	var b pgx.Batch
@@ -34,6 +34,7 @@ func (l *loop) mark(ctx context.Context, items []*item) (marked []*item, err err
 	}
 	var found []*item
 	for _, it := range items {
+		it.perhaps = dedupe.Attempt{}
 		if reserved.New(it.row.No) {
 			it.marked = true
 			marked = append(marked, it)
@@ -57,38 +58,6 @@ func (l *loop) lookUp(ctx context.Context, items []*item, keys []dedupe.Key) err
 	for _, it := range items {
 		it.judge(known[it.key])
 	}
-	return nil
-}
-
-// debts are attempts that were interrupted by an outage or a stop, and are to
-// be given back as soon as the database takes it: nobody is to be blamed.
-type debts struct {
-	mu   sync.Mutex
-	open []dedupe.Attempt
-}
-
-// owe notes the attempt of an item that ended without a decision.
-func (d *debts) owe(it *item) {
-	if !it.marked {
-		return
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.open = append(d.open, dedupe.Attempt{No: it.row.No, Number: it.row.Attempt})
-	it.marked = false
-}
-
-// pay gives the attempts back.
-func (d *debts) pay(ctx context.Context, q dedupe.Execer) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if len(d.open) == 0 {
-		return nil
-	}
-	if err := dedupe.GiveBack(ctx, q, d.open); err != nil {
-		return err
-	}
-	d.open = d.open[:0]
 	return nil
 }
 

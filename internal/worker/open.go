@@ -8,9 +8,11 @@ import (
 
 	"github.com/cenkalti/backoff/v4"
 	"github.com/jackc/pgx/v5"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/onceledger/onceledger/internal/postgres"
 	"github.com/onceledger/onceledger/internal/stream"
+	"github.com/onceledger/onceledger/internal/telemetry"
 	"github.com/onceledger/onceledger/pkg/dedupe"
 	"github.com/onceledger/onceledger/pkg/ledger"
 )
@@ -23,6 +25,7 @@ func (w *worker) open(ctx context.Context) error {
 	if w.pool, err = postgres.Open(ctx, cfg.Database.URL.Reveal(), postgres.Worker); err != nil {
 		return err
 	}
+	w.debts.pool = w.pool
 	if err := w.awaitPostgres(ctx); err != nil {
 		return err
 	}
@@ -54,6 +57,13 @@ func (w *worker) openRedis(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	w.claims.Watch(func(err error) {
+		if err != nil {
+			w.claiming.Down(err)
+		} else {
+			w.claiming.Up()
+		}
+	})
 	if err := w.claims.CheckVersion(ctx); err != nil {
 		return fmt.Errorf("%w: %w", stream.ErrRefused, err)
 	}
@@ -71,14 +81,14 @@ func (w *worker) awaitPostgres(ctx context.Context) error {
 			return backoff.Permanent(fmt.Errorf("%w: %w", stream.ErrRefused, err))
 		}
 		if err != nil {
-			w.gate.down(err)
+			w.gate.Down(err)
 		}
 		return err
 	}, backoff.WithContext(wait, ctx))
 	if err != nil {
 		return err
 	}
-	w.gate.up()
+	w.gate.Up()
 	return pgx.BeginFunc(ctx, w.pool, func(tx pgx.Tx) error {
 		return ledger.DeclareAssets(ctx, tx, w.cat.Assets.Declared())
 	})
@@ -93,12 +103,15 @@ func (w *worker) checkPostgres(ctx context.Context) error {
 	return postgres.CheckSchema(ctx, w.pool)
 }
 
-// probe says whether Postgres can take a batch again.
+// probe says whether Postgres can take a batch again: it has the tables, and it
+// lets this role write. Whether it can is for the first batch to find out.
 func (w *worker) probe(ctx context.Context) error {
 	var readOnly bool
 	err := w.pool.QueryRow(ctx, `
 		SELECT pg_is_in_recovery() OR current_setting('transaction_read_only')::bool
-		FROM (SELECT FROM events LIMIT 1) AS e
+		FROM (SELECT
+		      FROM events, operations, transfers, accounts
+		      LIMIT 0) AS tables
 		RIGHT JOIN (SELECT) AS one ON true`).Scan(&readOnly)
 	if err == nil && readOnly {
 		err = errors.New("postgres is read-only")
@@ -107,12 +120,15 @@ func (w *worker) probe(ctx context.Context) error {
 }
 
 // resume is the gate's probe: what outages interrupted is given back before
-// anybody goes on.
+// anybody goes on. Attempts that somebody holds locked are given back later.
 func (w *worker) resume(ctx context.Context) error {
 	if err := w.probe(ctx); err != nil {
 		return err
 	}
-	return w.debts.pay(ctx, w.pool)
+	if err := w.debts.pay(ctx); err != nil && verdictOf(err) == unavailable {
+		return err
+	}
+	return nil
 }
 
 // ready says whether this worker could work now.
@@ -129,8 +145,13 @@ func (w *worker) openEvents(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("open stream %s: %w", stream.Events, err)
 	}
-	w.events.Store(&events{opened, opened.CachedInfo().Created.UTC().Truncate(time.Microsecond)})
+	w.events.Store(&events{opened, created(opened)})
 	return nil
+}
+
+// created is when a stream was created, in the database's resolution.
+func created(s jetstream.Stream) time.Time {
+	return s.CachedInfo().Created.UTC().Truncate(time.Microsecond)
 }
 
 // close gives every connection back.
@@ -140,6 +161,9 @@ func (w *worker) close() {
 		w.conn.Close()
 	}
 	_ = w.claims.Close() // nothing is left to tell it
+	for _, o := range []*telemetry.Outage{w.slow, w.fetching, w.claiming} {
+		o.Close()
+	}
 	if w.pool != nil {
 		w.pool.Close()
 	}

@@ -85,11 +85,14 @@ type worker struct {
 	claims *dedupe.Claims
 
 	events     atomic.Pointer[events]
-	deliveries chan jetstream.Msg
+	deliveries chan delivery
 	finished   chan finished
 	work       context.Context // outlives the stop by drainLimit
 	gate       *gate
-	letters    *outage
+	slow       *telemetry.Outage // Postgres answers, but statements time out
+	fetching   *telemetry.Outage
+	claiming   *telemetry.Outage
+	letters    *letterbox
 	streak     streak
 	debts      debts
 
@@ -128,14 +131,10 @@ func newWorker(cat *catalog.Catalog, log zerolog.Logger, tuning Tuning) *worker 
 		ackWait:    cat.Config.Worker.AckWait,
 		metrics:    newMetrics(reg),
 		reg:        reg,
-		deliveries: make(chan jetstream.Msg, tuning.Batch),
+		deliveries: make(chan delivery, tuning.Batch),
 		finished:   make(chan finished, finishedQueue),
 	}
-	away := func(name string) *outage {
-		return &outage{name: name, log: log, gauge: w.metrics.away.WithLabelValues(name)}
-	}
-	w.gate = newGate(away("postgres"), w.resume)
-	w.letters = away("the dead-letter stream")
+	w.outages()
 	return w
 }
 
@@ -157,6 +156,7 @@ func (w *worker) run(ctx context.Context) error {
 	group, running := errgroup.WithContext(ctx)
 	group.Go(func() error { return telemetry.ServeAdmin(running, w.cat.Config.Worker.Admin, w.reg, w.ready) })
 	group.Go(func() error { return w.gate.run(running) })
+	group.Go(func() error { return w.holdDebts(running) })
 	group.Go(func() error {
 		defer close(w.deliveries)
 		return w.consume(running)
@@ -168,6 +168,9 @@ func (w *worker) run(ctx context.Context) error {
 	group.Go(func() error { return w.tellRedis() })
 	w.log.Info().Str(telemetry.KeyVersion, telemetry.Version()).Str(telemetry.KeyAddress, w.cat.Config.Worker.Admin).Msg("worker started")
 	err := group.Wait()
+	last, done := context.WithTimeout(work, drainLimit)
+	defer done()
+	w.debts.settle(last)
 	w.log.Info().Msg("worker stopped")
 	return err
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/synadia-io/orbit.go/jetstreamext"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/onceledger/onceledger/internal/stream"
 	"github.com/onceledger/onceledger/pkg/dedupe"
@@ -305,7 +304,7 @@ func TestExpiredDelivery(t *testing.T) {
 	defer w.close()
 	w.work = t.Context()
 	l := &loop{w: w, name: "test"}
-	l.process(t.Context(), []jetstream.Msg{expired})
+	l.process(t.Context(), []delivery{{expired, w.incarnation()}})
 	s.settled()
 	require.Equal(t, dedupe.Applied, s.row("evt_1").Outcome)
 	require.EqualValues(t, 5, s.balance("wallet:1"))
