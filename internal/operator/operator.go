@@ -48,8 +48,11 @@ type Session struct {
 	JSON bool
 	// Env is os.LookupEnv outside of tests.
 	Env func(string) (string, bool)
-	// Out is where results go.
-	Out io.Writer
+	// Out is where results go, and Err what is none: questions and progress.
+	Out, Err io.Writer
+	// In is the keyboard, and Terminal whether a person sits at it and sees Err.
+	In       io.Reader
+	Terminal bool
 
 	stack *devstack.Addresses
 }

@@ -4,65 +4,80 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/synadia-io/orbit.go/jetstreamext"
 )
 
-// listBatch is how many letters one request asks the broker for.
-const listBatch = 256
-
-// Filter selects letters; its zero value selects all.
-type Filter struct {
-	Reason Reason
-	Source string
-	// After selects letters with a higher sequence.
-	After uint64
-}
+const (
+	// listBatch is how many letters one request asks the broker for, and
+	// listBytes bounds them: letters may be large.
+	listBatch = 500
+	listBytes = 8 << 20
+	// listTimeout bounds one such request.
+	listTimeout = 30 * time.Second
+)
 
 // List calls each for every letter that filter selects, oldest first, up to the
-// last one stored when it began. It stops at each's first error and returns it.
-// Memory is bounded by a batch of 256 letters.
+// last one stored when it began; letters that are removed meanwhile are passed
+// over. It stops at each's first error and returns it. Memory is bounded by a
+// batch of 500 letters or 8 MiB.
 func List(ctx context.Context, js jetstream.JetStream, filter Filter, each func(*Letter) error) error {
 	stream, err := js.Stream(ctx, Stream)
 	if err != nil {
 		return fmt.Errorf("open stream %s: %w", Stream, err)
 	}
-	consumer, err := stream.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{
-		FilterSubjects: []string{Subject(filter.Reason, filter.Source)},
-		DeliverPolicy:  jetstream.DeliverByStartSequencePolicy,
-		OptStartSeq:    filter.After + 1,
-	})
-	if err != nil {
-		return fmt.Errorf("read stream %s: %w", Stream, err)
+	last := stream.CachedInfo().State.LastSeq
+	if filter.To != 0 {
+		last = min(last, filter.To)
 	}
-	remaining := consumer.CachedInfo().NumPending
-	for remaining > 0 {
-		batch, err := consumer.Fetch(int(min(remaining, listBatch)))
+	for next := max(filter.From, 1); next <= last; {
+		batch, err := readBatch(ctx, js, filter, next)
 		if err != nil {
 			return fmt.Errorf("read stream %s: %w", Stream, err)
 		}
-		got := uint64(0)
-		for msg := range batch.Messages() {
-			meta, err := msg.Metadata()
-			if err != nil {
-				return fmt.Errorf("read stream %s: %w", Stream, err)
+		if len(batch) == 0 {
+			return nil
+		}
+		next = batch[len(batch)-1].Seq + 1
+		for _, l := range batch {
+			if l.Seq > last {
+				return nil
 			}
-			letter := read(msg.Headers(), msg.Data())
-			letter.Seq, letter.Parked = meta.Sequence.Stream, meta.Timestamp
-			if err := each(letter); err != nil {
+			if !filter.Selects(l) {
+				continue
+			}
+			if err := each(l); err != nil {
 				return err
 			}
-			got++
 		}
-		if err := batch.Error(); err != nil {
-			return fmt.Errorf("read stream %s: %w", Stream, err)
-		}
-		if got == 0 {
-			return nil // letters were removed meanwhile
-		}
-		remaining -= min(got, remaining)
 	}
 	return nil
+}
+
+// readBatch reads letters of the filter's subject from a sequence on, past gaps.
+func readBatch(ctx context.Context, js jetstream.JetStream, filter Filter, from uint64) ([]*Letter, error) {
+	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+	defer cancel()
+	stored, err := jetstreamext.GetBatch(ctx, js, Stream, listBatch, jetstreamext.GetBatchSeq(from),
+		jetstreamext.GetBatchSubject(Subject(filter.Reason, filter.Source)), jetstreamext.GetBatchMaxBytes(listBytes))
+	if err != nil {
+		return nil, err
+	}
+	var batch []*Letter
+	for msg, err := range stored {
+		if errors.Is(err, jetstreamext.ErrNoMessages) {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		letter := read(msg.Header, msg.Data)
+		letter.Seq, letter.Parked = msg.Sequence, msg.Time
+		batch = append(batch, letter)
+	}
+	return batch, nil
 }
 
 // Get returns one letter; ErrNotFound if there is none with that sequence.

@@ -32,20 +32,26 @@ func (l *Letter) Message(n int) (*nats.Msg, error) {
 	return msg, nil
 }
 
-// Remove deletes a letter whose event has moved on. A letter that is gone
-// already is no error, so that the step can be repeated.
-func Remove(ctx context.Context, js jetstream.JetStream, seq uint64) error {
+// Remove deletes letters whose events have moved on. A letter that is gone
+// already is no error, so that the step can be repeated. It stops at the first
+// error.
+func Remove(ctx context.Context, js jetstream.JetStream, seqs ...uint64) error {
+	if len(seqs) == 0 {
+		return nil
+	}
 	stream, err := js.Stream(ctx, Stream)
 	if err != nil {
 		return fmt.Errorf("open stream %s: %w", Stream, err)
 	}
-	err = stream.DeleteMsg(ctx, seq)
-	var api *jetstream.APIError
-	if errors.As(err, &api) && api.ErrorCode == codeNoMessage || errors.Is(err, jetstream.ErrMsgNotFound) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("remove dead letter %d: %w", seq, err)
+	for _, seq := range seqs {
+		err = stream.DeleteMsg(ctx, seq)
+		var api *jetstream.APIError
+		if errors.As(err, &api) && api.ErrorCode == codeNoMessage || errors.Is(err, jetstream.ErrMsgNotFound) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("remove dead letter %d: %w", seq, err)
+		}
 	}
 	return nil
 }
