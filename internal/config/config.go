@@ -40,6 +40,7 @@ type Config struct {
 	NATS     NATS
 	Database Database
 	Redis    Redis
+	Alerts   Alerts
 	Retry    Retry
 	Assets   []Asset
 	Accounts []Account
@@ -80,6 +81,9 @@ type Keeper struct {
 	// BacklogAlert is how old an undecided message may be before a person is
 	// told. Default 1h.
 	BacklogAlert time.Duration
+	// Compensate is "on" (default) or "off": whether parked events are sent again
+	// without a person, where that can help.
+	Compensate string
 }
 
 // NATS configures the broker.
@@ -107,6 +111,18 @@ type Database struct {
 type Redis struct {
 	// URL is REDIS_URL.
 	URL Secret
+}
+
+// Alerts configures where conflicts are reported, as Standard Webhooks.
+type Alerts struct {
+	// URL is ALERTS_URL; empty: nobody is told. It may hold a token, and so is a
+	// secret. It is https, or http to this machine.
+	URL Secret
+	// Secret is ALERTS_SECRET: whsec_ and base64 of 24 to 64 bytes. It signs.
+	Secret Secret
+	// Network is "public" (default), or "private" where the receiver may have an
+	// address of a private network.
+	Network string
 }
 
 // Retry is the budget of an event whose failure may pass.

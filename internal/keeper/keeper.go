@@ -23,6 +23,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/onceledger/onceledger/internal/audit"
+	"github.com/onceledger/onceledger/internal/compensator"
 	"github.com/onceledger/onceledger/internal/config"
 	"github.com/onceledger/onceledger/internal/telemetry"
 	"github.com/onceledger/onceledger/pkg/envelope"
@@ -63,6 +64,8 @@ type Options struct {
 type keeper struct {
 	Options
 	metrics *metrics
+	// compensator sends parked events again.
+	compensator *compensator.Compensator
 	trouble condition
 	wrong   string
 	backlog condition
@@ -76,7 +79,9 @@ type keeper struct {
 func Run(ctx context.Context, o Options) error {
 	o.Grace = cmp.Or(o.Grace, audit.DefaultGrace)
 	o.LongOverdue = cmp.Or(o.LongOverdue, longOverdue)
-	k := &keeper{Options: o, metrics: newMetrics(o.Registry)}
+	k := &keeper{Options: o, metrics: newMetrics(o.Registry), compensator: compensator.New(compensator.Options{
+		Pool: o.Pool, JS: o.JS, Log: o.Log, Registry: o.Registry, Off: o.Config.Compensate == "off",
+	})}
 	for ctx.Err() == nil {
 		k.candidate(ctx)
 	}
@@ -133,7 +138,10 @@ func (k *keeper) round(ctx context.Context) (more bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	return p.More || swept, k.trim(ctx, p)
+	if err := k.trim(ctx, p); err != nil {
+		return false, err
+	}
+	return p.More || swept, k.compensator.Run(ctx)
 }
 
 // tell writes a line when what is wrong changes.
