@@ -31,7 +31,7 @@ type ledgerMark struct {
 
 // ours are transfers that this server's transactions have posted since the sums
 // began. What a dump or an older schema brought has another xmin.
-const ours = `t.xmin = t.posted_in::xid`
+const ours = `(t.xmin = t.posted_in::xid)`
 
 // ledger adds what was posted since the last run to the sums of each account,
 // compares them with the balances, and checks the new transfers. Its cursor is
@@ -52,7 +52,11 @@ func (a *auditor) ledger(ctx context.Context, p *Progress) error {
 	if err := a.recheck(ctx, m); err != nil {
 		return err
 	}
-	if m.before == nil || m.cluster != cluster || *m.before > next {
+	broken, err := a.restored(ctx, m, cluster, next)
+	if err != nil {
+		return err
+	}
+	if broken {
 		m.cluster = cluster
 		err = a.rebuild(ctx, m, complete)
 	} else {
@@ -73,6 +77,23 @@ func (a *auditor) ledger(ctx context.Context, p *Progress) error {
 	err = a.totals(ctx)
 	p.MoneyDifferences = a.report.Problems - before
 	return err
+}
+
+// restored reports whether the sums cannot be gone on with: there are none, or
+// the transfers were brought by a dump since, from this server or another.
+func (a *auditor) restored(ctx context.Context, m *ledgerMark, cluster, next int64) (bool, error) {
+	if m.before == nil || m.cluster != cluster || *m.before > next {
+		return true, nil
+	}
+	var strangers bool
+	err := a.Pool.QueryRow(ctx, `
+		SELECT EXISTS (
+			SELECT FROM transfers t
+			WHERE posted_in >= $1::text::xid8 AND posted_in < $2::text::xid8 AND NOT `+ours+`)`, xid(*m.before), xid(next)).Scan(&strangers)
+	if err != nil {
+		return false, fmt.Errorf("look for restored transfers: %w", err)
+	}
+	return strangers, nil
 }
 
 // sinceMark moves what the sums and the transfers since have moved.

@@ -66,10 +66,10 @@ type keeper struct {
 	metrics *metrics
 	// compensator sends parked events again.
 	compensator *compensator.Compensator
-	trouble condition
-	wrong   string
-	backlog condition
-	filling condition
+	trouble     condition
+	wrong       string
+	backlog     condition
+	filling     condition
 	// steady is since when rounds have succeeded in a row.
 	steady time.Time
 }

@@ -48,6 +48,7 @@ func (k *keeper) candidate(ctx context.Context) {
 		}
 		if leads {
 			k.lead(ctx, conn)
+			sleep(ctx, askEvery+askJitter) // another's turn comes before
 			return
 		}
 		sleep(ctx, askEvery+rand.N(askJitter)) //nolint:gosec // as above

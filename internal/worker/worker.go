@@ -156,6 +156,7 @@ func (w *worker) run(ctx context.Context) error {
 	group, running := errgroup.WithContext(ctx)
 	group.Go(func() error { return telemetry.ServeAdmin(running, w.cat.Config.Worker.Admin, w.reg, w.ready) })
 	group.Go(func() error { return w.gate.run(running) })
+	group.Go(func() error { return w.upkeep(running) })
 	group.Go(func() error { return w.holdDebts(running) })
 	group.Go(func() error {
 		defer close(w.deliveries)
