@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -40,6 +41,9 @@ func List(ctx context.Context, js jetstream.JetStream, filter Filter, each func(
 		if len(batch) == 0 {
 			return nil
 		}
+		if batch[len(batch)-1].Seq < next {
+			return fmt.Errorf("read stream %s: the broker answered with letter %d, asked from %d on", Stream, batch[len(batch)-1].Seq, next)
+		}
 		next = batch[len(batch)-1].Seq + 1
 		for _, l := range batch {
 			if l.Seq > last {
@@ -74,10 +78,27 @@ func readBatch(ctx context.Context, js jetstream.JetStream, filter Filter, from 
 			return nil, err
 		}
 		letter := read(msg.Header, msg.Data)
-		letter.Seq, letter.Parked = msg.Sequence, msg.Time
+		letter.Seq, letter.Parked = place(msg)
 		batch = append(batch, letter)
 	}
 	return batch, nil
+}
+
+// place returns where and when a message was stored. The broker says so in
+// headers behind those of the message, which may have some of the same name.
+func place(msg *jetstream.RawStreamMsg) (uint64, time.Time) {
+	seq, at := msg.Sequence, msg.Time
+	if values := msg.Header[jetstream.SequenceHeader]; len(values) > 1 {
+		if n, err := strconv.ParseUint(values[len(values)-1], 10, 64); err == nil {
+			seq = n
+		}
+	}
+	if values := msg.Header[jetstream.TimeStampHeaer]; len(values) > 1 {
+		if t, err := time.Parse(time.RFC3339Nano, values[len(values)-1]); err == nil {
+			at = t
+		}
+	}
+	return seq, at
 }
 
 // Get returns one letter; ErrNotFound if there is none with that sequence.
