@@ -181,14 +181,16 @@ func (a *auditor) readOn(ctx context.Context, upTo uint64) error {
 }
 
 // explainSuspects reads the letters of the sources that have suspects which a
-// letter might explain, and looks again at the others.
+// letter might explain, and looks again at the others. What was noted of letters
+// is cheaper to read, and read again after them: a letter is noted before it is
+// removed.
 func (a *auditor) explainSuspects(ctx context.Context) error {
 	if err := a.superseded(ctx); err != nil {
 		return err
 	}
 	sources := map[string]bool{}
-	for c := range a.suspects.by {
-		sources[c.key.Source] = true
+	for key := range a.suspects.by {
+		sources[key.Source] = true
 	}
 	for source := range sources {
 		err := dlq.List(ctx, a.JS, dlq.Filter{Source: source}, func(l *dlq.Letter) error {
@@ -198,6 +200,9 @@ func (a *auditor) explainSuspects(ctx context.Context) error {
 		if err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
 			return err
 		}
+	}
+	if err := a.superseded(ctx); err != nil {
+		return err
 	}
 	return a.again(ctx)
 }
@@ -219,7 +224,9 @@ func (a *auditor) conclude(ctx context.Context, p *Progress) error {
 		a.report.Sum.Messages += int(waiting) //nolint:gosec // far below 2⁶³
 		a.report.Sum.InFlight += int(waiting) //nolint:gosec // as above
 	}
-	s.mark.missed(a.report)
+	if err := a.missed(ctx, &s.mark); err != nil {
+		return err
+	}
 	p.Accounted, p.Open, p.Unaccounted = s.mark.seq, len(s.open), s.wrong
 	for _, m := range s.open {
 		if p.FirstOpen == 0 || m.seq < p.FirstOpen {

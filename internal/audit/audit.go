@@ -73,6 +73,10 @@ type auditor struct {
 	// copies are the messages that the sweep has sent again, with the sequence
 	// of their copy.
 	copies map[uint64]uint64
+	// settled is the last message that an incremental run has accounted for,
+	// apart from those in unsettled; both are set in a full one.
+	settled   uint64
+	unsettled map[uint64]bool
 	// step is set in an incremental run.
 	step *step
 	// unlettered are parked events without their letter.
@@ -96,8 +100,8 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		{"fix the end of " + stream.Events, a.fix},
 		{"read the mark", a.remember},
 		{"account for messages", a.messages},
-		{"read superseded contents", a.superseded},
 		{"match dead letters", a.deadLetters},
+		{"read superseded contents", a.superseded}, // a letter is noted here before it is removed
 		{"look at suspects again", a.again},
 		{"check events and transfers", a.rows},
 		{"look at repeated claims", a.repeated},

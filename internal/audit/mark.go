@@ -56,12 +56,28 @@ func (a *auditor) readMark(ctx context.Context) (mark, error) {
 	return m, nil
 }
 
-// missed reports the messages that were never accounted for.
-func (m *mark) missed(r *Report) {
+// missed reports the messages that were never accounted for, of this stream and
+// of earlier ones that went away with what was in flight.
+func (a *auditor) missed(ctx context.Context, m *mark) error {
+	r := a.report
 	if m.gone > 0 {
 		r.add(Finding{Kind: Gone, Seq: m.seq, Detail: fmt.Sprintf(
 			"%d messages before message %d left the stream and this database never accounted for them", m.gone, r.Stream.First)})
 	}
+	var n int
+	err := a.Pool.QueryRow(ctx, `
+		SELECT count(*)
+		FROM audit_open o
+		LEFT JOIN events e ON e.source = o.source AND e.event_id = o.event_id AND e.variant = ''
+		WHERE o.stream_created <> $1 AND (e.no IS NULL OR e.state IN ('pending', 'processing'))`, a.created).Scan(&n)
+	if err != nil {
+		return fmt.Errorf("read open messages of earlier streams: %w", err)
+	}
+	if n > 0 {
+		r.add(Finding{Kind: Gone, Detail: fmt.Sprintf(
+			"%d messages of an earlier stream were not decided when it went away, and nothing has brought them since", n)})
+	}
+	return nil
 }
 
 // remember lets a full audit know what the incremental ones have seen leave, and
@@ -71,13 +87,17 @@ func (a *auditor) remember(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	m.missed(a.report)
+	if err := a.missed(ctx, &m); err != nil {
+		return err
+	}
 	open, err := a.readOpen(ctx)
 	if err != nil {
 		return err
 	}
-	a.copies = make(map[uint64]uint64)
+	a.settled = m.seq
+	a.copies, a.unsettled = make(map[uint64]uint64), make(map[uint64]bool)
 	for _, o := range open {
+		a.unsettled[o.seq] = true
 		if o.copy != 0 {
 			a.copies[o.seq] = o.copy
 		}

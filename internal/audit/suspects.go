@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
+	"maps"
 	"slices"
 
 	"github.com/onceledger/onceledger/pkg/dedupe"
 	"github.com/onceledger/onceledger/pkg/dlq"
+	"github.com/onceledger/onceledger/pkg/envelope"
 )
 
 // maxSuspects bounds the messages that are kept for a second look. Where more
@@ -15,18 +17,12 @@ import (
 const maxSuspects = 100_000
 
 // suspects are messages that had no term at first sight. Those that stand under
-// another content may be explained by a dead letter of their own content; for
-// the others only time can.
+// another content may be explained by what was parked under their key before
+// that content came; for the others only time can.
 type suspects struct {
 	n    int
-	by   map[content][]*message
+	by   map[dedupe.Key][]*message
 	rest []*message
-}
-
-// content is what a dead letter and a message have in common.
-type content struct {
-	key  dedupe.Key
-	hash [32]byte
 }
 
 // suspect keeps m for a second look, without its body, while there is room.
@@ -37,55 +33,77 @@ func (a *auditor) suspect(m *message, c class) bool {
 	}
 	a.read(m)
 	s.n++
-	if c.problem != OtherContent {
+	if c.problem != OtherContent || c.owner {
 		s.rest = append(s.rest, m)
 		return true
 	}
 	if s.by == nil {
-		s.by = map[content][]*message{}
+		s.by = map[dedupe.Key][]*message{}
 	}
-	s.by[content{m.key, m.hash}] = append(s.by[content{m.key, m.hash}], m)
+	s.by[m.key] = append(s.by[m.key], m)
 	return true
 }
 
-// explained counts the suspects with a content that was parked, by the message
-// that first tells, and whose event another content has taken over since.
-func (a *auditor) explained(c content, first func(*message) bool) {
-	for _, m := range a.suspects.by[c] {
-		term := duplicate
-		if first(m) {
-			term = parked
+// explain counts the suspects under a key for which says returns a term, and
+// keeps the others.
+func (s *suspects) explain(a *auditor, key dedupe.Key, says func(*message) (term, bool)) {
+	var left []*message
+	for _, m := range s.by[key] {
+		if t, ok := says(m); ok {
+			a.count(m, class{term: t})
+			s.n--
+		} else {
+			left = append(left, m)
 		}
-		a.count(m, class{term: term})
-		a.suspects.n--
 	}
-	delete(a.suspects.by, c)
+	if s.by[key] = left; len(left) == 0 {
+		delete(s.by, key)
+	}
 }
 
-// acquit counts the suspects that l explains.
+// acquit counts the suspects that l explains: its message is parked, and another
+// one with its bytes or its meaning is a duplicate, although the event's row
+// has another content since.
 func (a *auditor) acquit(l *dlq.Letter) {
-	if len(a.suspects.by) == 0 || l.Variant != "" {
+	key := dedupe.Key{Source: l.Source, ID: l.EventID}
+	if l.Variant != "" || a.suspects.by[key] == nil {
 		return // a conflict has a row of its own
 	}
-	a.explained(content{dedupe.Key{Source: l.Source, ID: l.EventID}, sha256.Sum256(l.Data)}, func(m *message) bool {
-		return m.seq == l.OriginSeq && m.stored.Equal(l.FirstSeen)
+	parcel := &message{hash: sha256.Sum256(l.Data)}
+	if event, err := envelope.Decode(l.Header, l.Data); err == nil {
+		parcel.event = event
+	}
+	meaning := a.read(parcel)
+	a.suspects.explain(a, key, func(m *message) (term, bool) {
+		switch mine := a.read(m); {
+		case m.seq == l.OriginSeq && m.stored.Equal(l.FirstSeen):
+			return parked, m.hash == parcel.hash
+		case m.hash == parcel.hash:
+			return duplicate, true
+		default:
+			return duplicate, mine != nil && meaning != nil && mine.Compare(*meaning) == dedupe.Same
+		}
 	})
 }
 
-// superseded counts the suspects whose letter was removed since.
+// superseded counts the suspects whose letter was removed since. What only meant
+// the same as the letter can no longer be compared with it; there an earlier
+// run's word is taken.
 func (a *auditor) superseded(ctx context.Context) error {
-	asked := make([]dedupe.Superseded, 0, len(a.suspects.by))
-	for c := range a.suspects.by {
-		asked = append(asked, dedupe.Superseded{Key: c.key, BodyHash: c.hash})
-	}
-	for some := range slices.Chunk(asked, readBatch) {
+	for some := range slices.Chunk(slices.Collect(maps.Keys(a.suspects.by)), readBatch) {
 		found, err := dedupe.FindSuperseded(ctx, a.Pool, some)
 		if err != nil {
 			return err
 		}
 		for _, s := range found {
-			a.explained(content{s.Key, s.BodyHash}, func(m *message) bool {
-				return m.seq == s.Seq && a.created.Equal(s.StreamCreated)
+			a.suspects.explain(a, s.Key, func(m *message) (term, bool) {
+				switch {
+				case m.hash != s.BodyHash:
+					return duplicate, m.seq <= a.settled && !a.unsettled[m.seq]
+				case m.seq == s.Seq && a.created.Equal(s.StreamCreated):
+					return parked, true
+				}
+				return duplicate, true
 			})
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -75,7 +76,19 @@ func newSystem(t *testing.T) *system {
 		}
 	}
 	require.NoError(t, stream.Ensure(t.Context(), conn.JS, cat.Config.NATS))
-	return &system{t: t, cat: cat, pool: pgtest.Open(t, url, postgres.Owner), js: conn.JS}
+	s := &system{t: t, cat: cat, pool: pgtest.Open(t, url, postgres.Owner), js: conn.JS}
+	s.lead()
+	return s
+}
+
+// lead keeps the workers of the test from auditing, too.
+func (s *system) lead() {
+	s.t.Helper()
+	conn, err := pgx.ConnectConfig(s.t.Context(), s.pool.Config().ConnConfig)
+	require.NoError(s.t, err)
+	s.t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	_, err = conn.Exec(s.t.Context(), `SELECT pg_advisory_lock(hashtextextended('onceledger keeper of ' || current_schema(), 0))`)
+	require.NoError(s.t, err)
 }
 
 // work runs a worker until the returned stop is called or the test ends.

@@ -2,7 +2,6 @@ package dedupe
 
 import (
 	"context"
-	"encoding/hex"
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
@@ -35,16 +34,16 @@ func Supersede(ctx context.Context, q Execer, list []Superseded) error {
 	return nil
 }
 
-// FindSuperseded returns which of these contents were superseded.
-func FindSuperseded(ctx context.Context, q Querier, contents []Superseded) ([]Superseded, error) {
-	sources, ids, hashes := make([]string, len(contents)), make([]string, len(contents)), make([]string, len(contents))
-	for i, c := range contents {
-		sources[i], ids[i], hashes[i] = c.Key.Source, c.Key.ID, hex.EncodeToString(c.BodyHash[:])
+// FindSuperseded returns the contents that were superseded under these keys.
+func FindSuperseded(ctx context.Context, q Querier, keys []Key) ([]Superseded, error) {
+	sources, ids := make([]string, len(keys)), make([]string, len(keys))
+	for i, k := range keys {
+		sources[i], ids[i] = k.Source, k.ID
 	}
 	found, err := q.Query(ctx, `
 		SELECT s.source, s.event_id, s.body_hash, s.stream_created, s.seq, s.reason
-		FROM unnest($1::text[], $2::text[], $3::text[]) AS c (source, event_id, hash)
-		JOIN superseded s ON s.source = c.source AND s.event_id = c.event_id AND s.body_hash = decode(c.hash, 'hex')`, sources, ids, hashes)
+		FROM unnest($1::text[], $2::text[]) AS k (source, event_id)
+		JOIN superseded s USING (source, event_id)`, sources, ids)
 	if err != nil {
 		return nil, fmt.Errorf("find superseded contents: %w", err)
 	}
