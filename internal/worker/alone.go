@@ -20,9 +20,6 @@ const (
 	// crashBudget is how many workers may die of one event before it is parked
 	// without being tried again.
 	crashBudget = 3
-	// attemptLimit is how long an attempt can last; a copy of its event waits
-	// that long before it takes the attempt for dead.
-	attemptLimit = 40 * time.Second
 	// trustDelivered is how often a delivery with other bytes than its event's
 	// row may come back before it is parked as a conflict without another look
 	// at what it means: looking may be what kills.
@@ -57,7 +54,7 @@ func (l *loop) alone(ctx context.Context, it *item, cause error) error {
 		err = l.retry(ctx, func(ctx context.Context) error { return l.try(ctx, it, cause) })
 	}
 	if errors.Is(err, errFenced) {
-		it.marked = false
+		it.ended()
 		it.wait(jitter(heldDelay))
 		return nil
 	}
@@ -98,6 +95,9 @@ func (l *loop) begin(ctx context.Context, it *item) error {
 			return err
 		}
 	case row.Terminal() && meaning == dedupe.Same:
+		if err := l.resolve(ctx, tx, it); err != nil {
+			return err
+		}
 		settle = func() { it.duplicateOf(row) }
 	case row.State == dedupe.Failed && meaning == dedupe.Same:
 		settle = func() { it.row = row; it.settle() } // its letter was never stored: whoever sees it stores it
@@ -127,20 +127,20 @@ func (it *item) start(write *pgx.Batch, row *dedupe.Row) (settle func()) {
 	mine.Attempt = row.Attempt + 1
 	dedupe.Save(write, &mine, 0)
 	it.perhaps = dedupe.Attempt{No: mine.No, Number: mine.Attempt}
-	return func() { it.row, it.failed, it.marked = &mine, mine.Attempts, true }
+	return func() { it.row, it.failed = &mine, mine.Attempts; it.began() }
 }
 
 // takeOver decides about an attempt that was begun and has not ended. This
-// delivery's own goes on. That of a copy may still be under way. That of this
-// very message is dead, since the broker gave the message to us; its worker
-// died of the event, unless the database was restarted in between.
+// delivery's own goes on. One that its worker was heard of within the ack wait
+// is under way: it belongs to a copy, or to a delivery of this very message that
+// expired before its worker came to it. Any other is dead: its worker died of
+// the event, unless the database was restarted in between.
 func (l *loop) takeOver(write *pgx.Batch, it *item, row *dedupe.Row, restarted time.Time) (settle func()) {
 	if it.marked && row.No == it.row.No && row.Attempt == it.row.Attempt {
 		return func() {}
 	}
-	its := row.Seq == it.seq && row.StreamCreated.Equal(it.row.StreamCreated)
-	if !its && row.BegunFor < attemptLimit {
-		return func() { it.wait(jitter(heldDelay)) }
+	if rest := l.w.ackWait - row.BegunFor; rest > 0 {
+		return func() { it.wait(min(rest, heldDelay) + jitter(minDelay)) }
 	}
 	if row.Decided.After(restarted) {
 		row.Crashes++
@@ -151,7 +151,7 @@ func (l *loop) takeOver(write *pgx.Batch, it *item, row *dedupe.Row, restarted t
 	row.State, row.Reason = dedupe.Failed, string(dlq.CrashBudget)
 	row.Error = fmt.Sprintf("%d workers ended while they tried this event", row.Crashes)
 	dedupe.Save(write, row, 0)
-	return func() { it.row, it.marked = row, false; it.settle() }
+	return func() { it.row = row; it.ended(); it.settle() }
 }
 
 // try is the attempt: it decides the event under the fence of its number, or
@@ -183,7 +183,7 @@ func (l *loop) try(ctx context.Context, it *item, cause error) error {
 	if err := tx.Commit(ctx); err != nil {
 		return fmt.Errorf("commit: %w", err)
 	}
-	it.marked = false
+	it.ended()
 	it.settle()
 	return nil
 }
@@ -244,6 +244,9 @@ func (l *loop) conflict(ctx context.Context, tx pgx.Tx, it *item, standing *dedu
 		return func() { it.duplicateOf(row) }, nil
 	}
 	it.row = row
+	if it.standing, err = readStanding(ctx, tx, standing); err != nil {
+		return nil, err
+	}
 	if row.State != dedupe.Failed {
 		row.State, row.Reason = dedupe.Failed, string(dlq.IDConflict)
 		row.Error = fmt.Sprintf("event number %d (message %d) stands under this id with another content", standing.No, standing.Seq)

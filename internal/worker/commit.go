@@ -138,7 +138,7 @@ func (l *loop) transact(ctx context.Context, items []*item) error {
 	}
 	for _, it := range items {
 		if reserved.New(it.row.No) {
-			it.marked = false
+			it.ended()
 			it.settle()
 			if it.row.Outcome == dedupe.Applied {
 				l.w.streak.reset()
@@ -217,9 +217,11 @@ func (it *item) settle() {
 // judge compares a delivery with the row that was there before it. Whatever is
 // not plainly a duplicate is decided under that row's lock.
 func (it *item) judge(row *dedupe.Row) {
-	it.marked = false // if it was, somebody else has taken it over
+	it.ended() // if it was, somebody else has taken it over
 	same := row != nil && (it.content.BodyHash == row.BodyHash || it.understood && it.content.Compare(row.Content) == dedupe.Same)
 	switch {
+	case same && it.event.Redrive > 0 && it.content.BodyHash != row.BodyHash:
+		it.fate = lonely // a conflict that was sent again, perhaps: its own row has to end too
 	case same && row.Terminal():
 		it.duplicateOf(row)
 	case same && row.State == dedupe.Failed: // its letter was never stored: whoever sees it stores it

@@ -104,6 +104,9 @@ func (w *worker) watch(ctx context.Context, consuming jetstream.ConsumeContext, 
 			return errors.New("the consumer ended")
 		case <-look.C:
 		}
+		if !w.conn.NC.IsConnected() {
+			continue // an outage of its own
+		}
 		err := w.look(ctx)
 		switch {
 		case err == nil:

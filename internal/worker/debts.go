@@ -35,11 +35,12 @@ type debt struct {
 // whether there is one. Its deliveries are answered once it is given back.
 func (d *debts) owe(it *item) bool {
 	attempt := it.perhaps
-	if it.marked {
-		attempt = dedupe.Attempt{No: it.row.No, Number: it.row.Attempt}
+	if begun := it.lease.Load(); begun != nil {
+		attempt = *begun
 	}
-	it.marked, it.perhaps = false, dedupe.Attempt{}
-	if attempt.No == 0 {
+	it.ended()
+	it.perhaps = dedupe.Attempt{}
+	if attempt.Number == 0 {
 		return false
 	}
 	held := make([]jetstream.Msg, 0, 1+len(it.copies))

@@ -3,6 +3,7 @@ package worker
 import (
 	"crypto/sha256"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -51,9 +52,13 @@ type item struct {
 	// row is the event's row as this delivery would have it, or has found it.
 	row     *dedupe.Row
 	posting *ledger.Posting
-	// marked is set while row is an attempt that this delivery has begun;
-	// perhaps is one whose begin was sent to Postgres and not answered.
+	// standing is the event that came first, where this one is a conflict.
+	standing *standing
+	// marked is set while row is an attempt that this delivery has begun, and
+	// lease names it for whoever keeps it alive; perhaps is one whose begin was
+	// sent to Postgres and not answered.
 	marked  bool
+	lease   atomic.Pointer[dedupe.Attempt]
 	perhaps dedupe.Attempt
 	// failed is how many attempts had failed before this one.
 	failed int
@@ -75,6 +80,18 @@ const (
 	outcomeWaiting     = "waiting" // refused for now, or its claim is held
 	outcomeReturned    = "returned"
 )
+
+// began notes that the item's row is an attempt of its own now.
+func (it *item) began() {
+	it.marked = true
+	it.lease.Store(&dedupe.Attempt{No: it.row.No, Number: it.row.Attempt})
+}
+
+// ended notes that it no longer is.
+func (it *item) ended() {
+	it.marked = false
+	it.lease.Store(nil)
+}
 
 // ack settles the item as finished.
 func (it *item) ack(outcome string) {

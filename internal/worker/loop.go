@@ -79,7 +79,7 @@ func (l *loop) process(ctx context.Context, msgs []delivery) {
 		items = append(items, it)
 	}
 	slices.SortFunc(items, func(a, b *item) int { return cmp.Compare(a.seq, b.seq) })
-	endAlive := l.keepAlive(items)
+	endAlive := l.keepAlive(ctx, items)
 	leaders, rest := fold(items)
 	switch err := l.decide(ctx, leaders, rest); {
 	case err == nil:
@@ -91,6 +91,9 @@ func (l *loop) process(ctx context.Context, msgs []delivery) {
 	}
 	all := slices.Concat(leaders, rest)
 	l.giveBackAttempts(ctx, all)
+	if l.w.answering != nil {
+		l.w.answering()
+	}
 	letters, others := partition(all, func(it *item) bool { return it.fate == parked })
 	l.answer(others) // a dead-letter stream that hangs holds nobody else up
 	l.park(ctx, letters)
@@ -252,9 +255,10 @@ func (l *loop) giveBackAttempts(ctx context.Context, items []*item) {
 	}
 }
 
-// keepAlive tells the broker that items are in work, for as long as the batch
-// lasts, so that their deliveries are not taken for those of a dead worker.
-func (l *loop) keepAlive(items []*item) (end func()) {
+// keepAlive tells the broker that items are in work, and Postgres that their
+// attempts are, for as long as the batch lasts, so that neither takes this
+// worker for dead.
+func (l *loop) keepAlive(ctx context.Context, items []*item) (end func()) {
 	done := make(chan struct{})
 	var alive sync.WaitGroup
 	alive.Go(func() {
@@ -263,17 +267,31 @@ func (l *loop) keepAlive(items []*item) (end func()) {
 		for {
 			select {
 			case <-tick.C:
+				l.stayAlive(ctx, items)
 			case <-done:
 				return
-			}
-			for _, it := range items {
-				if err := it.msg.InProgress(); err != nil && !errors.Is(err, jetstream.ErrMsgAlreadyAckd) {
-					l.w.metrics.answersLost.Inc()
-				}
 			}
 		}
 	})
 	return func() { close(done); alive.Wait() }
+}
+
+func (l *loop) stayAlive(ctx context.Context, items []*item) {
+	var attempts []dedupe.Attempt
+	for _, it := range items {
+		if err := it.msg.InProgress(); err != nil && !errors.Is(err, jetstream.ErrMsgAlreadyAckd) {
+			l.w.metrics.answersLost.Inc()
+		}
+		if attempt := it.lease.Load(); attempt != nil {
+			attempts = append(attempts, *attempt)
+		}
+	}
+	if len(attempts) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, l.w.ackWait/aliveShare)
+	defer cancel()
+	_ = dedupe.StayAlive(ctx, l.w.pool, attempts) // an outage shows in the batch itself
 }
 
 // giveBack returns deliveries that nobody has looked at.

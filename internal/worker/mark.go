@@ -36,7 +36,7 @@ func (l *loop) mark(ctx context.Context, items []*item) (marked []*item, err err
 	for _, it := range items {
 		it.perhaps = dedupe.Attempt{}
 		if reserved.New(it.row.No) {
-			it.marked = true
+			it.began()
 			marked = append(marked, it)
 			continue
 		}

@@ -9,7 +9,9 @@ import (
 	"github.com/cenkalti/backoff/v4"
 	"github.com/jackc/pgx/v5"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/redis/go-redis/v9"
 
+	"github.com/onceledger/onceledger/internal/alert"
 	"github.com/onceledger/onceledger/internal/postgres"
 	"github.com/onceledger/onceledger/internal/stream"
 	"github.com/onceledger/onceledger/internal/telemetry"
@@ -22,6 +24,9 @@ import (
 func (w *worker) open(ctx context.Context) error {
 	cfg := w.cat.Config
 	var err error
+	if w.alerts, err = alert.New(cfg.Alerts, w.log, w.reg); err != nil {
+		return fmt.Errorf("%w: %w", stream.ErrRefused, err)
+	}
 	if w.pool, err = postgres.Open(ctx, cfg.Database.URL.Reveal(), postgres.Worker); err != nil {
 		return err
 	}
@@ -36,6 +41,7 @@ func (w *worker) open(ctx context.Context) error {
 		return err
 	}
 	w.js = w.conn.JS
+	w.metrics.watch(w.reg, w.conn.NC.IsConnected)
 	if err := stream.Ensure(ctx, w.js, cfg.NATS); err != nil {
 		return err
 	}
@@ -51,6 +57,7 @@ func (w *worker) openRedis(ctx context.Context) (err error) {
 		w.log.Warn().Msg("no redis configured, every duplicate is found in postgres")
 		return nil
 	}
+	redis.SetLogger(silent{})
 	w.claims, err = dedupe.NewClaims(url, claimPrefix, func(event string, n int) {
 		w.metrics.redis.WithLabelValues(event).Add(float64(max(n, 1)))
 	})
@@ -70,14 +77,21 @@ func (w *worker) openRedis(ctx context.Context) (err error) {
 	return nil
 }
 
+// silent keeps the client of Redis from writing a line for each failed dial:
+// an outage has one at its start and one at its end.
+type silent struct{}
+
+// Printf implements the client's logger.
+func (silent) Printf(context.Context, string, ...any) {}
+
 // awaitPostgres waits for a server and then checks, once, that it is the right
-// one: durable, and at this program's schema.
+// one: durable, and at this program's schema; and declares the assets there.
 func (w *worker) awaitPostgres(ctx context.Context) error {
 	wait := backoff.NewExponentialBackOff(
 		backoff.WithInitialInterval(probeFirst), backoff.WithMaxInterval(probeMost), backoff.WithMaxElapsedTime(0))
 	err := backoff.Retry(func() error {
 		err := w.checkPostgres(ctx)
-		if errors.Is(err, postgres.ErrDurability) || errors.Is(err, postgres.ErrSchema) {
+		if errors.Is(err, postgres.ErrDurability) || errors.Is(err, postgres.ErrSchema) || errors.Is(err, ledger.ErrExponent) {
 			return backoff.Permanent(fmt.Errorf("%w: %w", stream.ErrRefused, err))
 		}
 		if err != nil {
@@ -89,9 +103,7 @@ func (w *worker) awaitPostgres(ctx context.Context) error {
 		return err
 	}
 	w.gate.Up()
-	return pgx.BeginFunc(ctx, w.pool, func(tx pgx.Tx) error {
-		return ledger.DeclareAssets(ctx, tx, w.cat.Assets.Declared())
-	})
+	return nil
 }
 
 func (w *worker) checkPostgres(ctx context.Context) error {
@@ -100,7 +112,12 @@ func (w *worker) checkPostgres(ctx context.Context) error {
 	if err := postgres.CheckDurability(ctx, w.pool); err != nil {
 		return err
 	}
-	return postgres.CheckSchema(ctx, w.pool)
+	if err := postgres.CheckSchema(ctx, w.pool); err != nil {
+		return err
+	}
+	return pgx.BeginFunc(ctx, w.pool, func(tx pgx.Tx) error {
+		return ledger.DeclareAssets(ctx, tx, w.cat.Assets.Declared())
+	})
 }
 
 // probe says whether Postgres can take a batch again: it has the tables, and it

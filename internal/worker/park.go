@@ -21,6 +21,7 @@ func (l *loop) park(ctx context.Context, items []*item) {
 	letters := make(map[int64]uint64)
 	var stored []*item
 	for _, it := range items {
+		l.w.alert(it)
 		if !l.w.letters.takes() {
 			it.wait(jitter(letterDelay))
 			continue

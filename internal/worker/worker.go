@@ -23,6 +23,7 @@ import (
 	"github.com/rs/zerolog"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/onceledger/onceledger/internal/alert"
 	"github.com/onceledger/onceledger/internal/catalog"
 	"github.com/onceledger/onceledger/internal/config"
 	"github.com/onceledger/onceledger/internal/rules"
@@ -93,13 +94,15 @@ type worker struct {
 	fetching   *telemetry.Outage
 	claiming   *telemetry.Outage
 	letters    *letterbox
+	alerts     *alert.Sender // nil: nobody is told
 	streak     streak
 	debts      debts
 
 	// between is called between the two round trips, thinking before the rules
-	// of an event; for tests.
-	between  func()
-	thinking func(*envelope.Event)
+	// of an event, answering before a batch is answered; for tests.
+	between   func()
+	thinking  func(*envelope.Event)
+	answering func()
 }
 
 // decision is what an event's source makes of it, with the version of its rules.
@@ -158,6 +161,8 @@ func (w *worker) run(ctx context.Context) error {
 	group.Go(func() error { return w.gate.run(running) })
 	group.Go(func() error { return w.upkeep(running) })
 	group.Go(func() error { return w.holdDebts(running) })
+	group.Go(func() error { return w.recallAlerts(running) })
+	group.Go(func() error { return w.alerts.Run(running) })
 	group.Go(func() error {
 		defer close(w.deliveries)
 		return w.consume(running)

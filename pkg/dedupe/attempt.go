@@ -43,14 +43,41 @@ type Attempt struct {
 	Number int
 }
 
+// StayAlive says of attempts that they are still under way: BegunFor starts
+// anew. A row that somebody holds locked is left alone: the lock says as much.
+func StayAlive(ctx context.Context, q Execer, attempts []Attempt) error {
+	numbers, mine := columnsOf(attempts)
+	var b pgx.Batch
+	b.Queue(`
+		WITH alive AS (
+			SELECT e.no
+			FROM unnest($1::bigint[], $2::integer[]) AS mine (no, attempt)
+			JOIN events e USING (no, attempt)
+			WHERE e.state = 'processing'
+			FOR NO KEY UPDATE OF e SKIP LOCKED)
+		UPDATE events e
+		SET decided_at = now()
+		FROM alive
+		WHERE e.no = alive.no`, numbers, mine)
+	if err := q.SendBatch(ctx, &b).Close(); err != nil {
+		return fmt.Errorf("keep attempts alive: %w", err)
+	}
+	return nil
+}
+
+func columnsOf(attempts []Attempt) (numbers []int64, mine []int32) {
+	numbers, mine = make([]int64, len(attempts)), make([]int32, len(attempts))
+	for i, a := range attempts {
+		numbers[i], mine[i] = a.No, int32(a.Number) //nolint:gosec // attempts are few
+	}
+	return numbers, mine
+}
+
 // GiveBack ends attempts that were interrupted, by an outage or a stop, without
 // counting anything. Attempts that somebody else has taken over are left alone.
 func GiveBack(ctx context.Context, q Execer, attempts []Attempt) error {
 	slices.SortFunc(attempts, func(a, b Attempt) int { return int(a.No - b.No) })
-	numbers, mine := make([]int64, len(attempts)), make([]int32, len(attempts))
-	for i, a := range attempts {
-		numbers[i], mine[i] = a.No, int32(a.Number) //nolint:gosec // attempts are few
-	}
+	numbers, mine := columnsOf(attempts)
 	var b pgx.Batch
 	b.Queue(`
 		UPDATE events e
