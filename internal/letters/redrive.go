@@ -87,19 +87,26 @@ func (s Store) send(ctx context.Context, results []Result) {
 	// Where the copy lies tells the sweep that it is still to come, however long
 	// the workers need to get there.
 	sent := make(map[int64]uint64, len(results))
+	var stored []uint64
 	for _, r := range results {
-		if r.Done && r.Row != nil {
+		if !r.Done {
+			continue
+		}
+		stored = append(stored, r.Letter.Seq)
+		if r.Row != nil {
 			sent[r.Row.No] = r.Seq
 		}
 	}
-	if err := s.sent(ctx, sent); err != nil {
-		s.each(results, func(*Result) error { return err })
-		return
+	err := s.sent(ctx, sent)
+	if err == nil {
+		err = dlq.Remove(ctx, s.JS, stored...)
 	}
-	s.each(results, func(r *Result) error { return dlq.Remove(ctx, s.JS, r.Letter.Seq) })
+	if err != nil {
+		s.each(results, func(*Result) error { return err })
+	}
 }
 
-// each does a step of all results that came so far, some at a time.
+// each does a step for all results that came so far, some at a time.
 func (s Store) each(results []Result, step func(*Result) error) {
 	var group errgroup.Group
 	group.SetLimit(inFlight)

@@ -36,6 +36,7 @@ func TestCommands(t *testing.T) {
 		&envelope.Event{Source: "nowhere", ID: "evt_5", Type: "paid", Data: []byte{0xff, 0x00}},
 		escape,
 	)
+	s.renumber()
 
 	s.golden("event", func(ctx context.Context, o *operator.Session) error {
 		return operator.ShowEvent(ctx, o, "shop", "evt_1")

@@ -8,6 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/onceledger/onceledger/pkg/envelope"
 )
@@ -32,9 +33,12 @@ func (l *Letter) Message(n int) (*nats.Msg, error) {
 	return msg, nil
 }
 
+// removing is how many letters are deleted at a time.
+const removing = 16
+
 // Remove deletes letters whose events have moved on. A letter that is gone
-// already is no error, so that the step can be repeated. It stops at the first
-// error.
+// already is no error, so that the step can be repeated; after an error some may
+// be gone.
 func Remove(ctx context.Context, js jetstream.JetStream, seqs ...uint64) error {
 	if len(seqs) == 0 {
 		return nil
@@ -43,17 +47,22 @@ func Remove(ctx context.Context, js jetstream.JetStream, seqs ...uint64) error {
 	if err != nil {
 		return fmt.Errorf("open stream %s: %w", Stream, err)
 	}
+	var group errgroup.Group
+	group.SetLimit(removing)
 	for _, seq := range seqs {
-		err = stream.DeleteMsg(ctx, seq)
-		var api *jetstream.APIError
-		if errors.As(err, &api) && api.ErrorCode == codeNoMessage || errors.Is(err, jetstream.ErrMsgNotFound) {
-			continue
-		}
-		if err != nil {
-			return fmt.Errorf("remove dead letter %d: %w", seq, err)
-		}
+		group.Go(func() error {
+			err := stream.DeleteMsg(ctx, seq)
+			var api *jetstream.APIError
+			if errors.As(err, &api) && api.ErrorCode == codeNoMessage || errors.Is(err, jetstream.ErrMsgNotFound) {
+				return nil
+			}
+			if err != nil {
+				return fmt.Errorf("remove dead letter %d: %w", seq, err)
+			}
+			return nil
+		})
 	}
-	return nil
+	return group.Wait()
 }
 
 // codeNoMessage is the broker's "sequence not found" of a delete.
