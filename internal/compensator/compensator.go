@@ -47,7 +47,8 @@ const (
 	canaryLimit = 24 * time.Hour
 	// passLimit bounds the events of one pass: workers have live ones to decide.
 	passLimit = 5000
-	// tidyEvery is how often all letters are read to delete the stale ones.
+	// tidyEvery is how often all letters are read to delete the stale ones, for
+	// the first time when the process is as old.
 	tidyEvery = time.Hour
 )
 
@@ -59,8 +60,8 @@ type Options struct {
 	Registry prometheus.Registerer
 	// Off leaves sending again to people; stale letters are deleted all the same.
 	Off bool
-	// FirstWait is for tests. Default 10 minutes.
-	FirstWait time.Duration
+	// FirstWait and TidyEvery are for tests. Defaults 10 minutes and an hour.
+	FirstWait, TidyEvery time.Duration
 }
 
 // Compensator is the job. One process at a time runs it.
@@ -74,8 +75,9 @@ type Compensator struct {
 
 // New returns the job; it registers its metrics.
 func New(o Options) *Compensator {
+	o.TidyEvery = cmp.Or(o.TidyEvery, tidyEvery)
 	return &Compensator{
-		Options: o, store: letters.Store{Pool: o.Pool, JS: o.JS}, metrics: newMetrics(o.Registry),
+		Options: o, tidied: time.Now(), store: letters.Store{Pool: o.Pool, JS: o.JS}, metrics: newMetrics(o.Registry),
 		patience: dedupe.Patience{Reasons: compensable(), Redrives: budget, Base: cmp.Or(o.FirstWait, firstWait)},
 	}
 }
@@ -103,7 +105,7 @@ func (c *Compensator) Run(ctx context.Context) error {
 
 // tidy deletes stale letters, now and then.
 func (c *Compensator) tidy(ctx context.Context) error {
-	if time.Since(c.tidied) < tidyEvery {
+	if time.Since(c.tidied) < c.TidyEvery {
 		return nil
 	}
 	n, err := c.store.Tidy(ctx)
