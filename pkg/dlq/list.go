@@ -4,19 +4,39 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// listBatch is how many letters one request asks the broker for.
-const listBatch = 256
+const (
+	// listBatch is how many letters one request asks the broker for.
+	listBatch = 256
+	// listWait is how long it waits for them: so long, where letters were
+	// removed since they were counted.
+	listWait = 2 * time.Second
+)
 
-// Filter selects letters; its zero value selects all.
+// Filter selects letters; its zero value selects every message of the stream,
+// also those that strangers published there.
 type Filter struct {
 	Reason Reason
 	Source string
 	// After selects letters with a higher sequence.
 	After uint64
+}
+
+// subject is the narrowest that holds all selected letters.
+func (f Filter) subject() string {
+	if f.Reason == "" && f.Source == "" {
+		return "dlq.>"
+	}
+	return Subject(f.Reason, f.Source)
+}
+
+// selects compares what subjects cannot tell apart: a.b and a_b share one.
+func (f Filter) selects(l *Letter) bool {
+	return (f.Reason == "" || f.Reason == l.Reason) && (f.Source == "" || f.Source == l.Source)
 }
 
 // List calls each for every letter that filter selects, oldest first, up to the
@@ -28,7 +48,7 @@ func List(ctx context.Context, js jetstream.JetStream, filter Filter, each func(
 		return fmt.Errorf("open stream %s: %w", Stream, err)
 	}
 	consumer, err := stream.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{
-		FilterSubjects: []string{Subject(filter.Reason, filter.Source)},
+		FilterSubjects: []string{filter.subject()},
 		DeliverPolicy:  jetstream.DeliverByStartSequencePolicy,
 		OptStartSeq:    filter.After + 1,
 	})
@@ -37,7 +57,7 @@ func List(ctx context.Context, js jetstream.JetStream, filter Filter, each func(
 	}
 	remaining := consumer.CachedInfo().NumPending
 	for remaining > 0 {
-		batch, err := consumer.Fetch(int(min(remaining, listBatch)))
+		batch, err := consumer.Fetch(int(min(remaining, listBatch)), jetstream.FetchMaxWait(listWait))
 		if err != nil {
 			return fmt.Errorf("read stream %s: %w", Stream, err)
 		}
@@ -47,12 +67,18 @@ func List(ctx context.Context, js jetstream.JetStream, filter Filter, each func(
 			if err != nil {
 				return fmt.Errorf("read stream %s: %w", Stream, err)
 			}
+			if err := ctx.Err(); err != nil {
+				return fmt.Errorf("read stream %s: %w", Stream, err)
+			}
+			got++
 			letter := read(msg.Headers(), msg.Data())
-			letter.Seq, letter.Parked = meta.Sequence.Stream, meta.Timestamp
+			letter.Seq, letter.Parked = meta.Sequence.Stream, meta.Timestamp.UTC()
+			if !filter.selects(letter) {
+				continue
+			}
 			if err := each(letter); err != nil {
 				return err
 			}
-			got++
 		}
 		if err := batch.Error(); err != nil {
 			return fmt.Errorf("read stream %s: %w", Stream, err)
@@ -79,6 +105,6 @@ func Get(ctx context.Context, js jetstream.JetStream, seq uint64) (*Letter, erro
 		return nil, fmt.Errorf("read dead letter %d: %w", seq, err)
 	}
 	letter := read(msg.Header, msg.Data)
-	letter.Seq, letter.Parked = msg.Sequence, msg.Time
+	letter.Seq, letter.Parked = msg.Sequence, msg.Time.UTC()
 	return letter, nil
 }
