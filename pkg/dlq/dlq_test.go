@@ -213,7 +213,7 @@ func TestTheErrorIsBounded(t *testing.T) {
 	t.Parallel()
 	js := broker(t)
 	l := letter()
-	l.Error = "x" + strings.Repeat("日", 5000)
+	l.Error = "xx" + strings.Repeat("日", 5000) // the bound is inside a character
 	have, err := dlq.Get(t.Context(), js, park(t, js, l))
 	require.NoError(t, err)
 	require.LessOrEqual(t, len(have.Error), 1024+len("…"))
