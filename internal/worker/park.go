@@ -18,7 +18,7 @@ const parkTimeout = 5 * time.Second
 // far is given back: its row is failed without a letter, and whoever sees that
 // stores it.
 func (l *loop) park(ctx context.Context, items []*item) {
-	letters := make(map[int64]uint64)
+	var letters []dedupe.Parking
 	var stored []*item
 	for _, it := range items {
 		if it.fate != parked {
@@ -31,7 +31,7 @@ func (l *loop) park(ctx context.Context, items []*item) {
 			continue
 		}
 		l.w.letters.up()
-		letters[it.row.No] = seq
+		letters = append(letters, dedupe.Parking{No: it.row.No, Seq: it.row.Seq, Letter: seq})
 		stored = append(stored, it)
 	}
 	if len(stored) == 0 {
