@@ -119,7 +119,7 @@ func (s *system) decide(events ...*envelope.Event) {
 	for _, e := range events {
 		msg, err := e.Msg()
 		require.NoError(s.t, err)
-		_, err = s.js.PublishMsg(s.t.Context(), msg)
+		ack, err := s.js.PublishMsg(s.t.Context(), msg)
 		require.NoError(s.t, err)
 		require.Eventually(s.t, func() bool {
 			consumer, err := s.js.Consumer(s.t.Context(), stream.Events, stream.Consumer)
@@ -127,7 +127,8 @@ func (s *system) decide(events ...*envelope.Event) {
 				return false
 			}
 			info, err := consumer.Info(s.t.Context())
-			return err == nil && info.NumPending == 0 && info.NumAckPending == 0
+			// A consumer that was just made says that nothing is pending.
+			return err == nil && info.Delivered.Stream == ack.Sequence && info.NumPending == 0 && info.NumAckPending == 0
 		}, 30*time.Second, 10*time.Millisecond)
 	}
 	cancel()

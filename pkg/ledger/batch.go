@@ -187,9 +187,11 @@ func (b *Batch) Decide(ctx context.Context, tx Querier) error {
 
 func (b *Batch) readPosted(ctx context.Context, tx Querier) error {
 	var keys []string
-	for key, op := range b.ops {
-		if !op.reserved {
-			keys = append(keys, key)
+	for _, p := range b.postings {
+		for _, t := range p.Transfers { // none of a posting that was skipped
+			if !b.ops[t.Operation].reserved {
+				keys = append(keys, t.Operation)
+			}
 		}
 	}
 	if len(keys) == 0 {
@@ -226,15 +228,13 @@ func (b *Batch) readPosted(ctx context.Context, tx Querier) error {
 // it have taken, and books it if it may stand.
 func (b *Batch) decide(p *Posting) ([]Transfer, error) {
 	fresh := make([]Transfer, 0, len(p.Transfers))
-	seen := make(map[string]Transfer, len(p.Transfers))
 	for _, t := range p.Transfers {
 		there, owner := b.ops[t.Operation].posted, b.ops[t.Operation].owner
-		if earlier, ok := seen[t.Operation]; ok {
-			there, owner = &earlier, p.EventNo
+		if at := slices.IndexFunc(fresh, func(f Transfer) bool { return f.Operation == t.Operation }); at >= 0 {
+			there, owner = &fresh[at], p.EventNo
 		}
 		if there == nil {
 			fresh = append(fresh, t)
-			seen[t.Operation] = t
 			continue
 		}
 		if *there != t {
@@ -256,32 +256,44 @@ func conflict(there, asked Transfer, owner int64) error {
 		asked.Operation, owner, there.Amount, there.Asset, there.Debit, there.Credit, asked.Amount, asked.Asset, asked.Debit, asked.Credit)
 }
 
+// touched is an account that a posting books on, as it was before.
+type touched struct {
+	accountKey
+	*account
+	was delta
+}
+
 // book adds transfers to the batch's accounts, all or none.
 func (b *Batch) book(transfers []Transfer) error {
-	before := make(map[accountKey]delta, 2*len(transfers))
-	undo := func() {
-		for k, d := range before {
-			b.accounts[k].add = d
+	before := make([]touched, 0, 2*len(transfers))
+	err := b.move(transfers, &before)
+	for _, t := range before {
+		if err == nil {
+			err = t.check(t.accountKey, t.was)
 		}
+	}
+	if err != nil {
+		for _, t := range before {
+			t.add = t.was
+		}
+	}
+	return err
+}
+
+// move adds transfers to their accounts and notes in before how those stood.
+func (b *Batch) move(transfers []Transfer, before *[]touched) error {
+	touch := func(k accountKey) *account {
+		a := b.accounts[k]
+		if !slices.ContainsFunc(*before, func(t touched) bool { return t.account == a }) {
+			*before = append(*before, touched{k, a, a.add})
+		}
+		return a
 	}
 	for _, t := range transfers {
-		debit, credit := accountKey{t.Debit, t.Asset}, accountKey{t.Credit, t.Asset}
-		for _, k := range []accountKey{debit, credit} {
-			if _, ok := before[k]; !ok {
-				before[k] = b.accounts[k].add
-			}
-		}
-		debitOK := grow(&b.accounts[debit].add.debits, t.Amount)
-		creditOK := grow(&b.accounts[credit].add.credits, t.Amount)
+		debitOK := grow(&touch(accountKey{t.Debit, t.Asset}).add.debits, t.Amount)
+		creditOK := grow(&touch(accountKey{t.Credit, t.Asset}).add.credits, t.Amount)
 		if !debitOK || !creditOK {
-			undo()
 			return fmt.Errorf("%w: %s: a balance would exceed 64 bits", ErrAmountOverflow, t.Operation)
-		}
-	}
-	for k, was := range before {
-		if err := b.accounts[k].check(k, was); err != nil {
-			undo()
-			return err
 		}
 	}
 	return nil
