@@ -44,6 +44,7 @@ func TestRedisAwayAndEmpty(t *testing.T) { // case 6
 	require.NoError(t, s.stack.Redis.Stop(t.Context()))
 	s.ack(receivers[0], event, event.again(1))
 	s.ack(receivers[1], event)
+	s.eventually("it is applied without Redis", func() bool { return s.transfers() == 1 })
 	require.NoError(t, s.stack.Redis.Start(t.Context()))
 	s.ack(receivers[0], event.again(2))
 	s.ack(receivers[1], event.again(3))
