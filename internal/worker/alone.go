@@ -85,6 +85,9 @@ func (l *loop) decideAlone(ctx context.Context, it *item, reason dlq.Reason, cau
 	if err := tx.Commit(ctx); err != nil {
 		return fmt.Errorf("commit: %w", err)
 	}
+	if it.posting != nil {
+		l.w.reportOverdrawn(it.posting.Overdrawn)
+	}
 	settle()
 	return nil
 }

@@ -319,18 +319,45 @@ func (a *account) check(k accountKey, was delta) error {
 	if !grow(&debits, a.add.debits) || !grow(&credits, a.add.credits) {
 		return fmt.Errorf("%w: account %s: the balance would exceed 64 bits", ErrAmountOverflow, k.name)
 	}
-	if !a.limit.Enforce {
-		return nil
-	}
-	bounded, bound, held, grew := debits, credits, a.pending.debits, a.add.debits > was.debits
-	if a.limit.Rule == CreditsMustNotExceedDebits {
-		bounded, bound, held, grew = credits, debits, a.pending.credits, a.add.credits > was.credits
-	}
-	if grew && bounded > bound-held {
+	before, _, _ := a.sides(was)
+	bounded, held, bound := a.sides(a.add)
+	if a.limit.Enforce && bounded > before && bounded > bound-held {
 		return fmt.Errorf("%w: account %s (%s, minor units): %s: %d posted and %d held against %d",
 			ErrInsufficientFunds, k.name, k.asset, a.limit.Rule, bounded, held, bound)
 	}
 	return nil
+}
+
+// sides returns the account's bounded side, what is held on it, and the side
+// that bounds it, with add on top of what is locked.
+func (a *account) sides(add delta) (bounded, held, bound int64) {
+	debits, credits := a.debits+add.debits, a.credits+add.credits
+	if a.limit.Rule == CreditsMustNotExceedDebits {
+		return credits, a.pending.credits, debits
+	}
+	return debits, a.pending.debits, credits
+}
+
+// passed reports whether the account is past its limit with add on top.
+func (a *account) passed(add delta) bool {
+	bounded, held, bound := a.sides(add)
+	return bounded > bound-held
+}
+
+// Overdrawn returns the accounts that the batch took past a limit which is only
+// recorded: facts that a person should know of. It is complete after Decide.
+func (b *Batch) Overdrawn() []string {
+	var names []string
+	for k, a := range b.accounts {
+		if a.limit == nil || a.limit.Enforce || a.add == (delta{}) {
+			continue
+		}
+		if !a.passed(delta{}) && a.passed(a.add) {
+			names = append(names, k.name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // IsRefusal reports whether err says that a posting was refused, as opposed to
