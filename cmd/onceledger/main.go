@@ -28,7 +28,7 @@ func run() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop)
-	root := newRoot(&operator.Session{Env: os.LookupEnv, Out: os.Stdout})
+	root := newRoot(&operator.Session{Name: os.Args[0], Env: os.LookupEnv, Out: os.Stdout})
 	if err := root.execute(ctx); err != nil {
 		report(err)
 		return exit.Code(err)

@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -358,10 +357,4 @@ func (b *Batch) Overdrawn() []string {
 	}
 	slices.Sort(names)
 	return names
-}
-
-// IsRefusal reports whether err says that a posting was refused, as opposed to
-// a database that did not do its part.
-func IsRefusal(err error) bool {
-	return errors.Is(err, ErrOperationConflict) || errors.Is(err, ErrInsufficientFunds) || errors.Is(err, ErrAmountOverflow)
 }

@@ -63,7 +63,7 @@ func TestAnotherContentIsAConflict(t *testing.T) {
 			mustPost(t, pool, late)
 			for _, p := range []*ledger.Posting{inBatch, within, late} {
 				require.ErrorIs(t, p.Err, ledger.ErrOperationConflict)
-				require.True(t, ledger.IsRefusal(p.Err))
+				require.True(t, isRefusal(p.Err))
 				require.Empty(t, p.Posted)
 			}
 			require.ErrorContains(t, late.Err, fmt.Sprintf("event %d posted 1000 EUR from customer to shop", first.EventNo))

@@ -75,7 +75,7 @@ func TestConcurrentBatchesSpendEveryCentOnce(t *testing.T) {
 				}
 				for _, p := range batch {
 					switch {
-					case p.Err != nil && !ledger.IsRefusal(p.Err):
+					case p.Err != nil && !isRefusal(p.Err):
 						return p.Err
 					case p.Err != nil:
 						refused.Add(1)
