@@ -38,13 +38,17 @@ func (r Ratio) Verdict() string {
 
 func ratios(result *Result) []Ratio {
 	var found []Ratio
+	group, batch := float64(expectGroup), float64(expectBatch)
+	if !result.Size.Judge {
+		group, batch = 0, 0
+	}
 	received := map[rig.Publishing]map[int]ReceiverCell{rig.GroupCommit: {}, rig.OneByOne: {}}
 	for _, c := range result.Receiver {
 		received[c.Publishing][c.Senders] = c
 	}
 	if ours, ok := received[rig.GroupCommit][groupSenders]; ok {
 		found = append(found, ratio("receiver, 256 senders: group commit / one by one",
-			ours.Rounds, received[rig.OneByOne][groupSenders].Rounds, expectGroup))
+			ours.Rounds, received[rig.OneByOne][groupSenders].Rounds, group))
 	}
 	drained := map[string]DrainCell{}
 	for _, c := range result.Worker {
@@ -52,7 +56,7 @@ func ratios(result *Result) []Ratio {
 	}
 	if len(drained) > 0 {
 		found = append(found,
-			ratio("worker: batches / one transaction per event", drained[Batches].Rounds, drained[EachAlone].Rounds, expectBatch),
+			ratio("worker: batches / one transaction per event", drained[Batches].Rounds, drained[EachAlone].Rounds, batch),
 			ratio("worker, distinct events: with Redis / without", drained[Batches].Rounds, drained[BatchesNoRedis].Rounds, 0),
 			ratio("worker, every event twice: with Redis / without", drained[Storm].Rounds, drained[StormNoRedis].Rounds, 0),
 		)

@@ -83,7 +83,25 @@ func WriteJSON(path string, result *measure.Result) error {
 	return nil
 }
 
+// busy is from how many cores of others' work on a reader is warned.
+const busy = 0.3
+
 func summary(result *measure.Result) string {
-	return fmt.Sprintf("%s, %.0f s. Everything that was accepted was found in the stream, each backlog in the ledger to the cent.\n%s.",
+	text := fmt.Sprintf("%s, %.0f s. Everything that was accepted was found in the stream, each backlog in the ledger to the cent.\n%s.",
 		result.Started.Format("2006-01-02"), result.Seconds, result.Machine)
+	var costs []measure.PerEvent
+	for _, c := range result.Receiver {
+		costs = append(costs, c.Cost)
+	}
+	for _, c := range result.Worker {
+		costs = append(costs, c.Cost)
+	}
+	var others float64
+	for _, c := range costs {
+		others += c.Foreign / float64(len(costs))
+	}
+	if others >= busy {
+		text += fmt.Sprintf("\nOther work kept %.1f cores busy meanwhile: the rates are too low, and the ratios uncertain.", others)
+	}
+	return text
 }

@@ -53,6 +53,15 @@ func TestPrintShowsTheSameTables(t *testing.T) {
 	}
 }
 
+func TestPrintWarnsOfOthersWork(t *testing.T) {
+	t.Parallel()
+	const warning = "Other work kept"
+	require.NotContains(t, report.Markdown(sample()), warning)
+	noisy := sample()
+	noisy.Worker[0].Cost.Foreign = 1.5
+	require.Contains(t, report.Markdown(noisy), warning+" 0.5 cores busy")
+}
+
 func TestUpdateMarkdownReplacesWhatStandsBetweenTheMarks(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "performance.md")

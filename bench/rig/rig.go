@@ -67,8 +67,7 @@ type Rig struct {
 // Start starts the services and leaves them empty.
 func Start(ctx context.Context, options Options) (*Rig, error) {
 	if options.Dir != "" {
-		// devstack's own folder and ours are both made where this says.
-		if err := os.Setenv("TMPDIR", options.Dir); err != nil {
+		if err := chooseDir(options.Dir); err != nil {
 			return nil, fmt.Errorf("choose data folder: %w", err)
 		}
 	}
@@ -79,6 +78,18 @@ func Start(ctx context.Context, options Options) (*Rig, error) {
 	return r, nil
 }
 
+// chooseDir makes dir the place of devstack's temporary folder and of ours.
+func chooseDir(dir string) error {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil { // Postgres's user must pass through
+		return err
+	}
+	return os.Setenv("TMPDIR", dir)
+}
+
 func (r *Rig) start(ctx context.Context) (err error) {
 	if r.dir, err = os.MkdirTemp("", "onceledger-bench-"); err != nil {
 		return fmt.Errorf("make folder: %w", err)
@@ -87,7 +98,7 @@ func (r *Rig) start(ctx context.Context) (err error) {
 		if r.options.Profile, err = filepath.Abs(r.options.Profile); err != nil {
 			return fmt.Errorf("find profile folder: %w", err)
 		}
-		if err := os.MkdirAll(r.options.Profile, 0o755); err != nil { //nolint:gosec // profiles are no secret
+		if err := os.MkdirAll(r.options.Profile, 0o755); err != nil {
 			return fmt.Errorf("make profile folder: %w", err)
 		}
 	}

@@ -31,7 +31,7 @@ func run() int {
 	defer stop()
 	context.AfterFunc(ctx, stop)
 	root := newRoot(&operator.Session{
-		Env: os.LookupEnv, Out: os.Stdout, Err: os.Stderr, In: os.Stdin,
+		Name: os.Args[0], Env: os.LookupEnv, Out: os.Stdout, Err: os.Stderr, In: os.Stdin,
 		Terminal: term.IsTerminal(int(os.Stdin.Fd())) && term.IsTerminal(int(os.Stderr.Fd())),
 	})
 	if err := root.execute(ctx); err != nil {

@@ -61,6 +61,13 @@ func TestSum(t *testing.T) {
 		}, report.Books)
 	})
 
+	t.Run("a conflict that nobody has looked at yet is in flight", func(t *testing.T) {
+		s := newSystem(t)
+		s.decide(payment("evt_1", "p1", "500", ""))
+		s.publish(payment("evt_1", "p1", "900", "")) // its worker is stopped, or has it in its hands
+		require.Equal(t, audit.Sum{Messages: 2, Applied: 1, InFlight: 1}, s.clean().Sum)
+	})
+
 	t.Run("knows discarded and redriven events", func(t *testing.T) {
 		s := newSystem(t)
 		wrong := payment("evt_1", "p1", "500", "")

@@ -128,6 +128,9 @@ func (a *auditor) again(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
+			if class.problem == OtherContent && !class.owner {
+				class = a.waiting(m, class) // nobody may have come to park it yet
+			}
 			a.count(m, class)
 		}
 	}

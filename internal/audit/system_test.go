@@ -130,7 +130,13 @@ func (s *system) settle() {
 			return false
 		}
 		info, err := consumer.Info(s.t.Context())
-		return err == nil && info.NumPending == 0 && info.NumAckPending == 0
+		if err != nil {
+			return false
+		}
+		events, err := s.js.Stream(s.t.Context(), stream.Events)
+		require.NoError(s.t, err)
+		// A consumer that was just made says that nothing is pending.
+		return info.Delivered.Stream == events.CachedInfo().State.LastSeq && info.NumPending == 0 && info.NumAckPending == 0
 	}, 30*time.Second, 10*time.Millisecond)
 }
 

@@ -75,7 +75,7 @@ func ShowEvent(ctx context.Context, s *Session, source, id string) error {
 		return err
 	}
 	defer pool.Close()
-	rows, err := dedupe.Find(ctx, pool, source, id)
+	rows, err := find(ctx, pool, source, id)
 	if err != nil {
 		return err
 	}
@@ -97,6 +97,17 @@ func ShowEvent(ctx context.Context, s *Session, source, id string) error {
 		return s.object(event)
 	}
 	return event.print(s)
+}
+
+// find looks an id up as it is stored, and then as a provider prints it: test
+// traffic of a live source, and ids with a slash, are stored with a prefix.
+func find(ctx context.Context, q dedupe.Querier, source, id string) ([]*dedupe.Row, error) {
+	for _, key := range []string{id, "/" + id, "test/" + id, "live/" + id} {
+		if rows, err := dedupe.Find(ctx, q, source, key); err != nil || len(rows) > 0 {
+			return rows, err
+		}
+	}
+	return nil, nil
 }
 
 // describe turns rows into events with their transfers.

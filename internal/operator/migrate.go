@@ -32,6 +32,9 @@ func Migrate(ctx context.Context, s *Session) error {
 	if done.Applied, err = postgres.Migrate(ctx, url); err != nil {
 		return s.away("postgres", err)
 	}
+	if err := checkSchema(ctx, url); err != nil {
+		return err
+	}
 	if cfg.NATS.URL != "" {
 		conn, err := s.Stream(ctx)
 		if err != nil {
@@ -58,4 +61,15 @@ func Migrate(ctx context.Context, s *Session) error {
 	}
 	fmt.Fprintf(s.Out, "streams:  %s and %s are there, with the settings they need\n", stream.Events, stream.DLQ)
 	return nil
+}
+
+// checkSchema refuses a database that a newer release has migrated: nothing of
+// this one may run against it.
+func checkSchema(ctx context.Context, url string) error {
+	pool, err := postgres.Open(ctx, url, postgres.Owner)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	return postgres.CheckSchema(ctx, pool)
 }

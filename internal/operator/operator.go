@@ -48,6 +48,8 @@ type Session struct {
 	JSON bool
 	// Env is os.LookupEnv outside of tests.
 	Env func(string) (string, bool)
+	// Name is how this program was called; empty means onceledger.
+	Name string
 	// Out is where results go, and Err what is none: questions and progress.
 	Out, Err io.Writer
 	// In is the keyboard, and Terminal whether a person sits at it and sees Err.
@@ -212,4 +214,20 @@ func (s *Session) away(service string, err error) error {
 		return fmt.Errorf("%w\nthe %s of the stack in %s cannot be reached; is `onceledger up --data %s` still running?", err, service, s.Data, s.Data)
 	}
 	return fmt.Errorf("%w\n%s cannot be reached; does it run, and is its address right?", err, service)
+}
+
+// command is this program as it was called, and where the flag that names its
+// system: what a suggested command needs to be pasted.
+func (s *Session) command() string {
+	if s.Name == "" {
+		return "onceledger"
+	}
+	return s.Name
+}
+
+func (s *Session) where() string {
+	if s.Data == "" {
+		return ""
+	}
+	return " --data " + s.Data
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/onceledger/onceledger/internal/devstack"
 	"github.com/onceledger/onceledger/internal/exit"
 	"github.com/onceledger/onceledger/internal/operator"
+	"github.com/onceledger/onceledger/internal/postgres"
 	"github.com/onceledger/onceledger/internal/postgres/pgtest"
 	"github.com/onceledger/onceledger/internal/stream"
 	"github.com/onceledger/onceledger/pkg/dlq"
@@ -172,6 +173,16 @@ func TestMigrate(t *testing.T) {
 		require.NoError(t, err)
 		_, err = s.run(false, operator.Migrate)
 		require.ErrorIs(t, err, stream.ErrSettings)
+		require.Equal(t, exit.Refused, exit.Code(err))
+	})
+	t.Run("refuses a database of a newer release", func(t *testing.T) {
+		url := pgtest.Migrated(s.t, stack.DatabaseURL)
+		pgtest.Exec(t, url, `INSERT INTO ledger_migrations (version_id, is_applied) VALUES (99, true)`)
+		before := s.env["DATABASE_URL"]
+		s.env["DATABASE_URL"] = url
+		defer func() { s.env["DATABASE_URL"] = before }()
+		_, err := s.run(false, operator.Migrate)
+		require.ErrorIs(t, err, postgres.ErrSchema)
 		require.Equal(t, exit.Refused, exit.Code(err))
 	})
 	t.Run("leaves the broker alone where none is configured", func(t *testing.T) {

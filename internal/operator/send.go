@@ -96,9 +96,9 @@ func Send(ctx context.Context, s *Session, in io.Reader, sending Sending) error 
 	switch {
 	case s.JSON:
 	case event.key == "":
-		fmt.Fprintf(s.Out, "\nits id cannot be read (%s), so it will be parked: onceledger dlq list --source %s\n", as.Fault, sending.Source)
+		fmt.Fprintf(s.Out, "\nits id cannot be read (%s), so it will be parked: %s dlq list --source %s%s\n", as.Fault, s.command(), sending.Source, s.where())
 	default:
-		fmt.Fprintf(s.Out, "\nwhat became of it: onceledger event show %s %s\n", sending.Source, printable(event.key))
+		fmt.Fprintf(s.Out, "\nwhat became of it: %s event show %s %s%s\n", s.command(), sending.Source, printable(event.key), s.where())
 	}
 	return nil
 }

@@ -119,6 +119,7 @@ func TestErrorsHideThePassword(t *testing.T) {
 	t.Parallel()
 	for _, url := range []string{
 		"postgres://u:hidden@127.0.0.1:port/x",
+		"postgres://u:hidden:more@127.0.0.1:port/x",
 		"postgres://u:hidden@127.0.0.1/x?sslmode=perhaps",
 		"postgres://u:hidden@127.0.0.1/x?target_session_attrs=perhaps",
 		"password=hidden host",

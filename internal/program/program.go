@@ -62,6 +62,9 @@ func (p Program) Main(args []string) int {
 		}
 		fmt.Fprintf(os.Stderr, "%s: %v; see %s --help\n", p.Name, err, p.Name)
 		return exit.Usage
+	case !telemetry.KnownLevel(*level):
+		fmt.Fprintf(os.Stderr, "%s: --log %q is not debug, info, warn or error; see %s --help\n", p.Name, *level, p.Name)
+		return exit.Usage
 	case *version:
 		fmt.Printf("%s %s\n", p.Name, telemetry.Version())
 		return exit.OK

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/onceledger/onceledger/internal/stream"
+	"github.com/onceledger/onceledger/pkg/envelope"
 )
 
 const (
@@ -86,7 +87,7 @@ func newPublisher(conn *stream.Conn, name string, observe func(any)) *publisher 
 // context: a message may be stored after its sender went away, which is
 // harmless, since the sender then sends again and that is found out downstream.
 func (p *publisher) publish(msg *nats.Msg) (uint64, error) {
-	if int64(msg.Size()) > p.nc.MaxPayload()-headerRoom {
+	if int64(envelope.EncodedSize(msg)) > p.nc.MaxPayload()-headerRoom {
 		return 0, errTooLarge
 	}
 	if err := p.link.away(); err != nil {

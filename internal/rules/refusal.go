@@ -54,7 +54,14 @@ func scanReason(err error) dlq.Reason {
 	return dlq.BadJSON
 }
 
-func errFault(reason dlq.Reason) error {
+// errFault says what the receiver met: the reason alone, or, where it is the
+// JSON, which member and byte.
+func errFault(reason dlq.Reason, body []byte) error {
+	if reason == dlq.BadJSON || reason == dlq.AmbiguousJSON {
+		if _, err := jsondoc.Scan(body, jsondoc.NewPaths()); err != nil {
+			return fmt.Errorf("read body: %w", err)
+		}
+	}
 	return fmt.Errorf("the receiver found no way to read the delivery: %s", reason)
 }
 

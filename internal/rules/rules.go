@@ -113,7 +113,7 @@ func (s *Set) Decide(ev *envelope.Event) (d Decision) {
 	}()
 	if ev.Fault != "" {
 		reason := dlq.Reason(ev.Fault)
-		return Decision{Parked: reason, Err: errFault(reason), Fingerprint: unreadable(reason, ev)}
+		return Decision{Parked: reason, Err: errFault(reason, ev.Data), Fingerprint: unreadable(reason, ev)}
 	}
 	if s.preset.HasMode && ev.Mode != s.mode() {
 		return s.otherMode(ev)

@@ -107,6 +107,10 @@ func TestDecideParksWhatTheReceiverCouldNotRead(t *testing.T) {
 		require.Error(t, d.Err)
 		require.Empty(t, d.Transfers)
 	}
+
+	ev := stripeEvent(`{"id":"evt","amount":1,"amount":2}`)
+	ev.Fault = string(dlq.AmbiguousJSON)
+	require.ErrorContains(t, set.Decide(ev).Err, `"amount"`, "the letter says which member")
 }
 
 func TestDecideParksBadBodies(t *testing.T) {

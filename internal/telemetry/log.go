@@ -3,6 +3,7 @@ package telemetry
 import (
 	"io"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -21,6 +22,11 @@ func NewLogger(w io.Writer, level string) zerolog.Logger {
 		w = zerolog.ConsoleWriter{Out: w, TimeFormat: time.TimeOnly}
 	}
 	return zerolog.New(w).Level(parsed).Hook(clock{}).With().Logger()
+}
+
+// KnownLevel reports whether NewLogger takes level as it is written.
+func KnownLevel(level string) bool {
+	return slices.Contains([]string{"debug", "info", "warn", "error"}, level)
 }
 
 // clock stamps each line itself: zerolog's own time format is a global of the process.

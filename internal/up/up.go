@@ -24,8 +24,8 @@ import (
 	"github.com/onceledger/onceledger/internal/local"
 )
 
-// MaxWorkers bounds Options.Workers: each takes up to 8 connections of the
-// 100 that Postgres has.
+// MaxWorkers bounds Options.Workers: each takes up to 8 connections of those
+// that Postgres has.
 const MaxWorkers = 8
 
 // Options configures Run.

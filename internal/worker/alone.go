@@ -114,6 +114,9 @@ func (l *loop) begin(ctx context.Context, it *item) error {
 	if err := tx.Commit(ctx); err != nil {
 		return fmt.Errorf("commit: %w", err)
 	}
+	if it.posting != nil {
+		l.w.reportOverdrawn(it.posting.Overdrawn)
+	}
 	settle()
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/onceledger/onceledger/internal/telemetry"
 	"github.com/onceledger/onceledger/pkg/dedupe"
 	"github.com/onceledger/onceledger/pkg/dlq"
 	"github.com/onceledger/onceledger/pkg/ledger"
@@ -136,6 +137,7 @@ func (l *loop) transact(ctx context.Context, items []*item) error {
 	if err := commitWith(ctx, conn, &second); err != nil {
 		return err
 	}
+	l.w.reportOverdrawn(book.Overdrawn())
 	for _, it := range items {
 		if reserved.New(it.row.No) {
 			it.ended()
@@ -229,6 +231,15 @@ func (it *item) judge(row *dedupe.Row) {
 		it.settle()
 	default:
 		it.fate = lonely
+	}
+}
+
+// reportOverdrawn tells a person of accounts that a fact took past a limit which
+// is only recorded.
+func (w *worker) reportOverdrawn(accounts []string) {
+	for _, name := range accounts {
+		w.metrics.overdrawn.Inc()
+		w.sampled.Warn().Str(telemetry.KeyAccount, name).Msg("account is overdrawn: a fact was posted past its limit")
 	}
 }
 

@@ -10,6 +10,7 @@ type metrics struct {
 	deliveries  *prometheus.CounterVec
 	parked      *prometheus.CounterVec
 	conflicts   *prometheus.CounterVec
+	overdrawn   prometheus.Counter
 	claims      *prometheus.CounterVec
 	redis       *prometheus.CounterVec
 	batch       prometheus.Histogram
@@ -42,6 +43,7 @@ func newMetrics(reg *prometheus.Registry) *metrics {
 		deliveries:  counters("deliveries_total", "Deliveries by what became of them: applied, ignored, duplicate_operation, duplicate, redelivered, parked, waiting, returned.", "source", "outcome"),
 		parked:      counters("parked_total", "Events parked in the dead-letter stream, by reason.", "source", "reason"),
 		conflicts:   counters("id_conflicts_total", "Deliveries whose content differs from the one that stands under their event id.", "source"),
+		overdrawn:   counter("accounts_overdrawn_total", "Accounts that a fact took past a limit which is only recorded."),
 		claims:      counters("claims_total", "Keys by what Redis said of them: claimed, held, done, unknown.", "claim"),
 		redis:       counters("redis_events_total", "Keys for which Redis did not answer (error), was left alone (skipped), or held a claim without expiry (repaired).", "event"),
 		batch:       histogram("batch_size", "Deliveries gathered for one batch.", prometheus.ExponentialBuckets(1, 2, 10)),

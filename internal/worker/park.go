@@ -18,7 +18,7 @@ const parkTimeout = 5 * time.Second
 // far is put off: its row is failed without a letter, and whoever sees that
 // stores it.
 func (l *loop) park(ctx context.Context, items []*item) {
-	letters := make(map[int64]uint64)
+	var letters []dedupe.Parking
 	var stored []*item
 	for _, it := range items {
 		l.w.alert(it)
@@ -32,7 +32,7 @@ func (l *loop) park(ctx context.Context, items []*item) {
 			it.wait(jitter(letterDelay))
 			continue
 		}
-		letters[it.row.No] = seq
+		letters = append(letters, dedupe.Parking{No: it.row.No, Seq: it.row.Seq, Letter: seq})
 		stored = append(stored, it)
 	}
 	if len(stored) == 0 {

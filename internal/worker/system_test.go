@@ -186,7 +186,13 @@ func (s *system) settled() {
 			return false
 		}
 		info, err := consumer.Info(s.t.Context())
-		return err == nil && info.NumPending == 0 && info.NumAckPending == 0
+		if err != nil {
+			return false
+		}
+		events, err := s.js.Stream(s.t.Context(), stream.Events)
+		require.NoError(s.t, err)
+		// A consumer that was just made says that nothing is pending.
+		return info.Delivered.Stream == events.CachedInfo().State.LastSeq && info.NumPending == 0 && info.NumAckPending == 0
 	}, "the consumer settles")
 }
 

@@ -144,6 +144,9 @@ func newWorker(cat *catalog.Catalog, log zerolog.Logger, tuning Tuning) *worker 
 func (w *worker) run(ctx context.Context) error {
 	defer w.close()
 	if err := w.open(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil //nolint:nilerr // it was told to stop before it had begun
+		}
 		return err
 	}
 	work, cancel := context.WithCancelCause(context.WithoutCancel(ctx))

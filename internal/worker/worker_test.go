@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 	"github.com/synadia-io/orbit.go/jetstreamext"
 
@@ -191,11 +192,43 @@ func TestInsufficientFunds(t *testing.T) {
 	require.Equal(t, dedupe.Applied, s.decided("evt_spend", dedupe.Completed).Outcome)
 	require.Zero(t, s.balance("purse:7"))
 
-	t.Run("a recorded limit lets a fact pass", func(t *testing.T) {
-		s.publish(payment("evt_fact", "p3", "open:7", "bank", 300))
-		s.decided("evt_fact", dedupe.Completed)
-		require.EqualValues(t, -300, s.balance("open:7"))
-	})
+}
+
+func TestLimitsFollowTheConfiguration(t *testing.T) {
+	var log lockedBuffer
+	s := newSystem(t, shop)
+	s.log = zerolog.New(&log)
+	stop := s.start()
+	s.publish(payment("evt_fund", "p1", "bank", "open:7", 100))
+	s.publish(payment("evt_fact", "p2", "open:7", "bank", 300))
+	s.decided("evt_fact", dedupe.Completed)
+	require.EqualValues(t, -200, s.balance("open:7"), "a recorded limit lets a fact pass")
+	s.settled()
+	require.Equal(t, 1, strings.Count(log.String(), "account is overdrawn"), "and a person is told, once")
+	stop()
+
+	// Enforced now, though it is passed already: money in goes on, money out waits.
+	enforced := strings.Replace(shop, "policy: record", "policy: enforce", 1)
+	s.cat = s.load(enforced)
+	stop = s.start()
+	s.publish(payment("evt_ease", "p3", "bank", "open:7", 50))
+	require.Equal(t, dedupe.Applied, s.decided("evt_ease", dedupe.Completed).Outcome)
+	s.publish(payment("evt_spend", "p4", "open:7", "bank", 1))
+	require.Equal(t, string(dlq.InsufficientFunds), s.decided("evt_spend", dedupe.Failed).Reason)
+	s.settled()
+	stop()
+
+	// Recorded again, and without any limit: facts pass.
+	for i, yaml := range []string{shop, strings.Replace(shop, `{match: "open:*"`, `{match: "shut:*"`, 1)} {
+		s.cat = s.load(yaml)
+		stop = s.start()
+		id := fmt.Sprintf("evt_again_%d", i)
+		s.publish(payment(id, "p_"+id, "open:7", "bank", 1000))
+		require.Equal(t, dedupe.Applied, s.decided(id, dedupe.Completed).Outcome)
+		s.settled()
+		stop()
+	}
+	require.EqualValues(t, -2150, s.balance("open:7"))
 }
 
 func TestCopiesDoNotSpendTheBudget(t *testing.T) {

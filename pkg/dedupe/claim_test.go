@@ -2,6 +2,7 @@ package dedupe_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -72,7 +73,7 @@ func (b *bench) value(t testing.TB, id string) (string, time.Duration) {
 	ttl, err := b.redis.PTTL(t.Context(), name).Result()
 	require.NoError(t, err)
 	value, err := b.redis.Get(t.Context(), name).Result()
-	if err == redis.Nil {
+	if errors.Is(err, redis.Nil) {
 		return "", ttl
 	}
 	require.NoError(t, err)

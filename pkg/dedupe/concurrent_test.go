@@ -138,9 +138,9 @@ func TestOverlappingLettersDoNotDeadlock(t *testing.T) {
 		var group errgroup.Group
 		for range 8 {
 			group.Go(func() error {
-				letters := make(map[int64]uint64)
+				var letters []dedupe.Parking
 				for _, n := range rand.Perm(events)[:80] {
-					letters[int64(n)] = uint64(n) + 1
+					letters = append(letters, dedupe.Parking{No: int64(n), Seq: rows[n].Seq, Letter: uint64(n) + 1})
 				}
 				return dedupe.Parked(t.Context(), pool, letters)
 			})

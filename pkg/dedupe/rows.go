@@ -222,28 +222,38 @@ type Execer interface {
 	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
 }
 
-// Parked records the dead letters of failed rows, by number. A row that another
-// worker has parked or moved on in the meantime is left alone.
-func Parked(ctx context.Context, q Execer, letters map[int64]uint64) error {
-	numbers, sequences := make([]int64, 0, len(letters)), make([]int64, 0, len(letters))
-	for no, seq := range letters {
-		numbers, sequences = append(numbers, no), append(sequences, int64(seq)) //nolint:gosec // as above
+// Parking says where the letter of a failed row is.
+type Parking struct {
+	// No and Seq are the row's: a row that another content has superseded since
+	// has another sequence, and this is not its letter.
+	No  int64
+	Seq uint64
+	// Letter is the sequence in the dead-letter stream.
+	Letter uint64
+}
+
+// Parked records the dead letters of failed rows. A row that another worker has
+// parked or moved on in the meantime is left alone.
+func Parked(ctx context.Context, q Execer, letters []Parking) error {
+	numbers, sequences, at := make([]int64, len(letters)), make([]int64, len(letters)), make([]int64, len(letters))
+	for i, l := range letters {
+		numbers[i], sequences[i], at[i] = l.No, int64(l.Seq), int64(l.Letter) //nolint:gosec // as above
 	}
 	var b pgx.Batch
 	// Locked in order first: an UPDATE alone takes the rows in the order of its
 	// plan, and two plans wait for each other in a circle.
 	b.Queue(`
 		WITH open AS (
-			SELECT e.no, l.seq
-			FROM unnest($1::bigint[], $2::bigint[]) AS l (no, seq)
-			JOIN events e USING (no)
+			SELECT e.no, l.letter
+			FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS l (no, seq, letter)
+			JOIN events e USING (no, seq)
 			WHERE e.state = 'failed' AND e.dlq_seq IS NULL
 			ORDER BY e.no
 			FOR NO KEY UPDATE OF e)
 		UPDATE events e
-		SET dlq_seq = open.seq
+		SET dlq_seq = open.letter
 		FROM open
-		WHERE e.no = open.no`, numbers, sequences)
+		WHERE e.no = open.no`, numbers, sequences, at)
 	if err := q.SendBatch(ctx, &b).Close(); err != nil {
 		return fmt.Errorf("record dead letters: %w", err)
 	}

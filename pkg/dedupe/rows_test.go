@@ -275,10 +275,17 @@ func TestParkedRecordsALetterOnce(t *testing.T) {
 	failed, parked, done, waits := in(dedupe.Failed, ignored(1, "failed")), in(dedupe.Failed, ignored(2, "parked")),
 		ignored(3, "done"), in(dedupe.Pending, ignored(4, "waits"))
 	insert(t, pool, failed, parked, done, waits)
-	require.NoError(t, dedupe.Parked(t.Context(), pool, map[int64]uint64{2: 20}))
+	require.NoError(t, dedupe.Parked(t.Context(), pool, []dedupe.Parking{{No: 2, Seq: parked.Seq, Letter: 20}}))
 	require.False(t, read(t, pool, failed.Key).Terminal())
 
-	require.NoError(t, dedupe.Parked(t.Context(), pool, map[int64]uint64{1: 11, 2: 12, 3: 13, 4: 14, 99: 15}))
+	// The letter of a content that another has superseded is not the row's.
+	require.NoError(t, dedupe.Parked(t.Context(), pool, []dedupe.Parking{{No: 1, Seq: failed.Seq + 1, Letter: 10}}))
+	require.False(t, read(t, pool, failed.Key).Terminal())
+
+	require.NoError(t, dedupe.Parked(t.Context(), pool, []dedupe.Parking{
+		{No: 1, Seq: failed.Seq, Letter: 11}, {No: 2, Seq: parked.Seq, Letter: 12}, {No: 3, Seq: done.Seq, Letter: 13},
+		{No: 4, Seq: waits.Seq, Letter: 14}, {No: 99, Seq: 1, Letter: 15},
+	}))
 	require.EqualValues(t, 11, read(t, pool, failed.Key).DLQSeq)
 	require.EqualValues(t, 20, read(t, pool, parked.Key).DLQSeq)
 	require.Zero(t, read(t, pool, done.Key).DLQSeq)

@@ -11,6 +11,7 @@
 package dlq
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,8 +43,16 @@ const (
 	HeaderVariant = "Onceledger-Variant"
 )
 
-// maxError bounds the error text of a letter, in bytes.
-const maxError = 2048
+const (
+	// Room is the most that a letter adds to the headers of an event within the
+	// bounds of package envelope, in bytes. Whoever accepts events leaves so much
+	// free below the broker's max_payload, or an event could be too large to park.
+	Room = 8 << 10
+
+	// maxError bounds the error text of a letter, in bytes. Percent-encoding
+	// can make it three times as long.
+	maxError = 1024
+)
 
 // ErrNotFound is returned where the stream has no letter with a sequence.
 var ErrNotFound = errors.New("no such dead letter")
@@ -106,11 +115,12 @@ func Park(ctx context.Context, js jetstream.JetStream, l Letter) (uint64, error)
 // msg builds the letter's message: the event's own headers without those of
 // the broker, which would make it a part of a batch that does not exist.
 func (l *Letter) msg() *nats.Msg {
-	msg := nats.NewMsg(Subject(l.Reason, l.Source))
+	msg := nats.NewMsg(Subject(cmp.Or(l.Reason, "_"), cmp.Or(l.Source, "_")))
 	msg.Data = l.Data
 	for name, values := range l.Header {
 		if !ofBroker(name) && !ofLetter(name) {
-			msg.Header[name] = values
+			name = writable(name)
+			msg.Header[name] = append(msg.Header[name], values...)
 		}
 	}
 	set := func(name, value string) { msg.Header[name] = []string{envelope.EncodeText(value)} }
@@ -129,6 +139,17 @@ func (l *Letter) msg() *nats.Msg {
 	set(HeaderFirstSeen, l.FirstSeen.UTC().Format(time.RFC3339Nano))
 	set(HeaderOriginSeq, strconv.FormatUint(l.OriginSeq, 10))
 	return msg
+}
+
+// writable replaces what the client reads in a header's name but refuses to
+// write: anybody may have published the event, and it must be parked all the same.
+func writable(name string) string {
+	return strings.Map(func(r rune) rune {
+		if r <= ' ' || r > '~' || r == ':' {
+			return '_'
+		}
+		return r
+	}, name)
 }
 
 func ofBroker(name string) bool {

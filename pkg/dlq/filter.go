@@ -28,6 +28,15 @@ func (f Filter) Selects(l *Letter) bool {
 		!l.Parked.Before(f.Since)
 }
 
+// subject is the narrowest that holds all selected letters; strangers may have
+// published under any.
+func (f Filter) subject() string {
+	if f.Reason == "" && f.Source == "" {
+		return "dlq.>"
+	}
+	return Subject(f.Reason, f.Source)
+}
+
 // matches compares with a whole value, or with a prefix that ends in *.
 func matches(pattern, value string) bool {
 	if prefix, ok := strings.CutSuffix(pattern, "*"); ok {

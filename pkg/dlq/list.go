@@ -52,6 +52,9 @@ func List(ctx context.Context, js jetstream.JetStream, filter Filter, each func(
 			if !filter.Selects(l) {
 				continue
 			}
+			if err := ctx.Err(); err != nil {
+				return fmt.Errorf("read stream %s: %w", Stream, err)
+			}
 			if err := each(l); err != nil {
 				return err
 			}
@@ -65,7 +68,7 @@ func readBatch(ctx context.Context, js jetstream.JetStream, filter Filter, from 
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
 	stored, err := jetstreamext.GetBatch(ctx, js, Stream, listBatch, jetstreamext.GetBatchSeq(from),
-		jetstreamext.GetBatchSubject(Subject(filter.Reason, filter.Source)), jetstreamext.GetBatchMaxBytes(listBytes))
+		jetstreamext.GetBatchSubject(filter.subject()), jetstreamext.GetBatchMaxBytes(listBytes))
 	if err != nil {
 		return nil, err
 	}

@@ -66,7 +66,7 @@ var infos = map[Reason]Info{
 	NeedsFetch:     {Compensable: true, Hint: "the body may not be trusted for amounts; configure a fetcher, then redrive"},
 
 	NoEventID:    {Hint: "no usable event id was found; set id: of this source, and ask the sender to send again"},
-	IDInvalid:    {Hint: "the event id is too long or holds characters that cannot be stored"},
+	IDInvalid:    {Hint: "the event id is longer than 512 bytes or cannot be stored; let id: of this source name another field"},
 	IDConflict:   {Hint: "another content stands under this event id; compare both with the provider's dashboard"},
 	ModeMismatch: {Hint: "the event does not say whether it is live or test; check the mode of this endpoint"},
 
@@ -77,17 +77,17 @@ var infos = map[Reason]Info{
 	AmountFormat:     {Compensable: true, Hint: "the amount is not a plain number; use minor() or major() as the provider documents it, then redrive"},
 	AmountPrecision:  {Hint: "the amount has more decimals than its asset; compare with the provider's dashboard"},
 	AmountOverflow:   {Hint: "the amount or a balance does not fit 64 bits; compare with the provider's dashboard"},
-	AmountMismatch:   {Hint: "the amount is not the expected one"},
+	AmountMismatch:   {Hint: "the amount is not the expected one; compare with the provider's dashboard"},
 	CurrencyUnknown:  {Compensable: true, Hint: "the asset is neither an ISO 4217 code nor declared under assets:; declare it, then redrive"},
-	CurrencyMismatch: {Hint: "the currency is not the expected one"},
+	CurrencyMismatch: {Hint: "the currency is not the expected one; compare with the provider's dashboard"},
 
 	OperationConflict: {Hint: "this operation was posted with another amount, asset or account; compare both events"},
 	AccountUnknown:    {Compensable: true, Hint: "the account is not open; open it, then redrive"},
 	InsufficientFunds: {Transient: true, Compensable: true, Hint: "the account's limit refused the debit; fund it, then redrive"},
 	MissingParent:     {Transient: true, Compensable: true, Hint: "the transfer this one refers to has not arrived; find it, then redrive"},
-	OverRefund:        {Hint: "the reversals would exceed the original amount"},
-	HoldClosed:        {Hint: "the hold was already posted or voided"},
-	OverCapture:       {Hint: "the capture exceeds its hold"},
+	OverRefund:        {Hint: "the reversals would exceed the original amount; compare them with the provider's dashboard"},
+	HoldClosed:        {Hint: "the hold was already posted or voided; compare its history with the provider's dashboard"},
+	OverCapture:       {Hint: "the capture exceeds its hold; compare both with the provider's dashboard"},
 
 	RetryBudget: {Compensable: true, Hint: "every try failed; see the error, mend its cause, then redrive"},
 	CrashBudget: {Hint: "the worker died while it tried this event; see its logs before you redrive"},

@@ -1,6 +1,7 @@
 package envelope
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -98,7 +99,7 @@ func EncodedSize(msg *nats.Msg) int {
 func Decode(h nats.Header, data []byte) (*Event, error) {
 	d := decoder{header: h}
 	if version := d.text(HeaderSpecVersion); version != specVersion {
-		d.fault(HeaderSpecVersion)
+		d.err = cmp.Or(d.err, fmt.Errorf("%w: header %q is %q, not %q", ErrInvalid, HeaderSpecVersion, version, specVersion))
 	}
 	e := &Event{
 		Source:      d.text(HeaderSource),

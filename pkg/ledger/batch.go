@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -187,9 +186,11 @@ func (b *Batch) Decide(ctx context.Context, tx Querier) error {
 
 func (b *Batch) readPosted(ctx context.Context, tx Querier) error {
 	var keys []string
-	for key, op := range b.ops {
-		if !op.reserved {
-			keys = append(keys, key)
+	for _, p := range b.postings {
+		for _, t := range p.Transfers { // none of a posting that was skipped
+			if !b.ops[t.Operation].reserved {
+				keys = append(keys, t.Operation)
+			}
 		}
 	}
 	if len(keys) == 0 {
@@ -226,15 +227,13 @@ func (b *Batch) readPosted(ctx context.Context, tx Querier) error {
 // it have taken, and books it if it may stand.
 func (b *Batch) decide(p *Posting) ([]Transfer, error) {
 	fresh := make([]Transfer, 0, len(p.Transfers))
-	seen := make(map[string]Transfer, len(p.Transfers))
 	for _, t := range p.Transfers {
 		there, owner := b.ops[t.Operation].posted, b.ops[t.Operation].owner
-		if earlier, ok := seen[t.Operation]; ok {
-			there, owner = &earlier, p.EventNo
+		if at := slices.IndexFunc(fresh, func(f Transfer) bool { return f.Operation == t.Operation }); at >= 0 {
+			there, owner = &fresh[at], p.EventNo
 		}
 		if there == nil {
 			fresh = append(fresh, t)
-			seen[t.Operation] = t
 			continue
 		}
 		if *there != t {
@@ -256,32 +255,44 @@ func conflict(there, asked Transfer, owner int64) error {
 		asked.Operation, owner, there.Amount, there.Asset, there.Debit, there.Credit, asked.Amount, asked.Asset, asked.Debit, asked.Credit)
 }
 
+// touched is an account that a posting books on, as it was before.
+type touched struct {
+	accountKey
+	*account
+	was delta
+}
+
 // book adds transfers to the batch's accounts, all or none.
 func (b *Batch) book(transfers []Transfer) error {
-	before := make(map[accountKey]delta, 2*len(transfers))
-	undo := func() {
-		for k, d := range before {
-			b.accounts[k].add = d
+	before := make([]touched, 0, 2*len(transfers))
+	err := b.move(transfers, &before)
+	for _, t := range before {
+		if err == nil {
+			err = t.check(t.accountKey, t.was)
 		}
+	}
+	if err != nil {
+		for _, t := range before {
+			t.add = t.was
+		}
+	}
+	return err
+}
+
+// move adds transfers to their accounts and notes in before how those stood.
+func (b *Batch) move(transfers []Transfer, before *[]touched) error {
+	touch := func(k accountKey) *account {
+		a := b.accounts[k]
+		if !slices.ContainsFunc(*before, func(t touched) bool { return t.account == a }) {
+			*before = append(*before, touched{k, a, a.add})
+		}
+		return a
 	}
 	for _, t := range transfers {
-		debit, credit := accountKey{t.Debit, t.Asset}, accountKey{t.Credit, t.Asset}
-		for _, k := range []accountKey{debit, credit} {
-			if _, ok := before[k]; !ok {
-				before[k] = b.accounts[k].add
-			}
-		}
-		debitOK := grow(&b.accounts[debit].add.debits, t.Amount)
-		creditOK := grow(&b.accounts[credit].add.credits, t.Amount)
+		debitOK := grow(&touch(accountKey{t.Debit, t.Asset}).add.debits, t.Amount)
+		creditOK := grow(&touch(accountKey{t.Credit, t.Asset}).add.credits, t.Amount)
 		if !debitOK || !creditOK {
-			undo()
 			return fmt.Errorf("%w: %s: a balance would exceed 64 bits", ErrAmountOverflow, t.Operation)
-		}
-	}
-	for k, was := range before {
-		if err := b.accounts[k].check(k, was); err != nil {
-			undo()
-			return err
 		}
 	}
 	return nil
@@ -307,22 +318,43 @@ func (a *account) check(k accountKey, was delta) error {
 	if !grow(&debits, a.add.debits) || !grow(&credits, a.add.credits) {
 		return fmt.Errorf("%w: account %s: the balance would exceed 64 bits", ErrAmountOverflow, k.name)
 	}
-	if !a.limit.Enforce {
-		return nil
-	}
-	bounded, bound, held, grew := debits, credits, a.pending.debits, a.add.debits > was.debits
-	if a.limit.Rule == CreditsMustNotExceedDebits {
-		bounded, bound, held, grew = credits, debits, a.pending.credits, a.add.credits > was.credits
-	}
-	if grew && bounded > bound-held {
+	before, _, _ := a.sides(was)
+	bounded, held, bound := a.sides(a.add)
+	if a.limit.Enforce && bounded > before && bounded > bound-held {
 		return fmt.Errorf("%w: account %s (%s, minor units): %s: %d posted and %d held against %d",
 			ErrInsufficientFunds, k.name, k.asset, a.limit.Rule, bounded, held, bound)
 	}
 	return nil
 }
 
-// IsRefusal reports whether err says that a posting was refused, as opposed to
-// a database that did not do its part.
-func IsRefusal(err error) bool {
-	return errors.Is(err, ErrOperationConflict) || errors.Is(err, ErrInsufficientFunds) || errors.Is(err, ErrAmountOverflow)
+// sides returns the account's bounded side, what is held on it, and the side
+// that bounds it, with add on top of what is locked.
+func (a *account) sides(add delta) (bounded, held, bound int64) {
+	debits, credits := a.debits+add.debits, a.credits+add.credits
+	if a.limit.Rule == CreditsMustNotExceedDebits {
+		return credits, a.pending.credits, debits
+	}
+	return debits, a.pending.debits, credits
+}
+
+// passed reports whether the account is past its limit with add on top.
+func (a *account) passed(add delta) bool {
+	bounded, held, bound := a.sides(add)
+	return bounded > bound-held
+}
+
+// Overdrawn returns the accounts that the batch took past a limit which is only
+// recorded: facts that a person should know of. It is complete after Decide.
+func (b *Batch) Overdrawn() []string {
+	var names []string
+	for k, a := range b.accounts {
+		if a.limit == nil || a.limit.Enforce || a.add == (delta{}) {
+			continue
+		}
+		if !a.passed(delta{}) && a.passed(a.add) {
+			names = append(names, k.name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }

@@ -63,7 +63,7 @@ func TestAnotherContentIsAConflict(t *testing.T) {
 			mustPost(t, pool, late)
 			for _, p := range []*ledger.Posting{inBatch, within, late} {
 				require.ErrorIs(t, p.Err, ledger.ErrOperationConflict)
-				require.True(t, ledger.IsRefusal(p.Err))
+				require.True(t, isRefusal(p.Err))
 				require.Empty(t, p.Posted)
 			}
 			require.ErrorContains(t, late.Err, fmt.Sprintf("event %d posted 1000 EUR from customer to shop", first.EventNo))
@@ -208,11 +208,18 @@ func TestALimitThatComesLater(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, p.Err)
 
-	// The other way round the row's own limit is the last guard.
+	// The other way round today's limit wins too: none.
 	_, err = with(limits, move("4", "shop", "wallet2", 1))
 	require.NoError(t, err)
-	_, err = with(unbounded, move("5", "wallet2", "shop", 2))
-	require.ErrorContains(t, err, "accounts_limit")
+	p, err = with(unbounded, move("5", "wallet2", "shop", 2))
+	require.NoError(t, err)
+	require.NoError(t, p.Err)
+
+	// The database is the last guard of what is enforced.
+	_, err = with(limits, move("6", "shop", "wallet2", 1))
+	require.NoError(t, err)
+	_, err = pool.Exec(t.Context(), `UPDATE accounts SET debits_posted = debits_posted + 1 WHERE name = 'wallet2'`)
+	require.ErrorContains(t, err, "refuses the change of account wallet2")
 	require.Equal(t, "23514", state(err))
 	requireBooks(t, pool)
 }

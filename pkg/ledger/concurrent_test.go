@@ -47,7 +47,7 @@ func blocked(t testing.TB, pool *pgxpool.Pool, holder pgx.Tx) {
 func TestConcurrentBatchesSpendEveryCentOnce(t *testing.T) {
 	t.Parallel()
 	url := pgtest.Migrated(t, stack.DatabaseURL)
-	pgtest.Exec(t, url, `ALTER TABLE accounts DROP CONSTRAINT accounts_limit`)
+	pgtest.Exec(t, url, `DROP TRIGGER accounts_limit ON accounts`)
 	pool := pgtest.Open(t, url, postgres.Worker)
 	const funds, rounds, size = 600, 15, 20
 	mustPost(t, pool, event(move("fund1", "world", "wallet1", funds)), event(move("fund2", "world", "wallet2", funds)))
@@ -75,7 +75,7 @@ func TestConcurrentBatchesSpendEveryCentOnce(t *testing.T) {
 				}
 				for _, p := range batch {
 					switch {
-					case p.Err != nil && !ledger.IsRefusal(p.Err):
+					case p.Err != nil && !isRefusal(p.Err):
 						return p.Err
 					case p.Err != nil:
 						refused.Add(1)

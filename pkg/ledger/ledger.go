@@ -63,6 +63,9 @@ type Posting struct {
 	Transfers []Transfer
 	// Posted are the new ones. Set by Decide.
 	Posted []Transfer
+	// Overdrawn are accounts that Posted took past a limit which is only
+	// recorded. Set by Post.
+	Overdrawn []string
 	// Err is why the posting was refused: ErrOperationConflict,
 	// ErrInsufficientFunds or ErrAmountOverflow. Set by Decide.
 	Err error
@@ -121,6 +124,7 @@ func Post(ctx context.Context, tx pgx.Tx, limits func(account string) (Limit, bo
 	if err := batch.Decide(ctx, tx); err != nil {
 		return err
 	}
+	p.Overdrawn = batch.Overdrawn()
 	batch.Write(&write)
 	if write.Len() == 0 {
 		return nil

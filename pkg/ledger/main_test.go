@@ -180,3 +180,8 @@ func state(err error) string {
 	}
 	return fmt.Sprint(err)
 }
+
+// isRefusal reports whether err says that a posting was refused.
+func isRefusal(err error) bool {
+	return errors.Is(err, ledger.ErrOperationConflict) || errors.Is(err, ledger.ErrInsufficientFunds) || errors.Is(err, ledger.ErrAmountOverflow)
+}

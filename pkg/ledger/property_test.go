@@ -176,7 +176,7 @@ func TestAnySequenceOfBatchesIsTheModel(t *testing.T) {
 			if p.Err == nil {
 				applied = append(applied, event(p.Transfers...))
 			} else if !errors.Is(p.Err, errOverflow) {
-				require.True(rt, ledger.IsRefusal(p.Err))
+				require.True(rt, isRefusal(p.Err))
 			}
 		}
 		have, err := readBooks(t.Context(), pool, prefix)

@@ -59,25 +59,33 @@ func (b *Batch) writeTransfers(q *pgx.Batch) {
 }
 
 // writeBalances opens accounts on first use and adds what the batch moved, in
-// lock order: the rows of unnest arrive, and are locked, as Go sorted them.
+// lock order: the rows of unnest arrive, and are locked, as Go sorted them. The
+// limit is always today's, so that a changed configuration takes effect.
 func (b *Batch) writeBalances(q *pgx.Batch) {
 	keys := slices.SortedFunc(maps.Keys(b.accounts), accountKey.compare)
 	keys = slices.DeleteFunc(keys, func(k accountKey) bool { return b.accounts[k].add == delta{} })
 	if len(keys) == 0 {
 		return
 	}
-	names, assets := make([]string, len(keys)), make([]string, len(keys))
-	debits, credits := make([]int64, len(keys)), make([]int64, len(keys))
+	n := len(keys)
+	names, assets, rules, policies := make([]string, n), make([]string, n), make([]string, n), make([]string, n)
+	debits, credits := make([]int64, n), make([]int64, n)
 	for i, k := range keys {
 		a := b.accounts[k]
 		names[i], assets[i], debits[i], credits[i] = k.name, k.asset, a.add.debits, a.add.credits
+		if a.limit != nil {
+			rules[i], policies[i] = string(a.limit.Rule), a.limit.policy()
+		}
 	}
 	q.Queue(`
-		INSERT INTO accounts AS a (name, asset, debits_posted, credits_posted)
-		SELECT *
-		FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[])
+		INSERT INTO accounts AS a (name, asset, debits_posted, credits_posted, balance_limit, limit_policy)
+		SELECT name, asset, debits, credits, NULLIF(rule, ''), NULLIF(policy, '')
+		FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::text[], $6::text[])
+		     AS moved (name, asset, debits, credits, rule, policy)
 		ON CONFLICT (name, asset) DO UPDATE
 		SET debits_posted = a.debits_posted + excluded.debits_posted,
-		    credits_posted = a.credits_posted + excluded.credits_posted`,
-		names, assets, debits, credits)
+		    credits_posted = a.credits_posted + excluded.credits_posted,
+		    balance_limit = excluded.balance_limit,
+		    limit_policy = excluded.limit_policy`,
+		names, assets, debits, credits, rules, policies)
 }

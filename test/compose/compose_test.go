@@ -122,7 +122,7 @@ func TestProgramsWaitForWhatTheyNeed(t *testing.T) {
 	t.Parallel()
 	compose := load(t)
 	needs := map[string][]string{
-		"migrate":  {"postgres"},
+		"migrate":  {"postgres", "nats"},
 		"receiver": {"migrate", "nats"},
 		"worker":   {"migrate", "nats", "redis"},
 	}

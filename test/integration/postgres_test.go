@@ -32,7 +32,9 @@ func testOutage(t *testing.T, down func(context.Context, *devstack.Service) erro
 	s.eventually("events are applied", func() bool { return s.transfers() >= 200 })
 
 	require.NoError(t, down(t.Context(), s.stack.Postgres))
+	taken := flood.count(http.StatusOK)
 	s.pass(outage)
+	s.eventually("events are taken meanwhile", func() bool { return flood.count(http.StatusOK) >= taken+200 })
 	for _, w := range workers {
 		require.Error(t, probe(t.Context(), w.admin), "a worker without its database is not ready")
 	}
@@ -46,7 +48,6 @@ func testOutage(t *testing.T, down func(context.Context, *devstack.Service) erro
 		require.Equal(t, http.StatusOK, a.status, "%v", a.err)
 		a.postTo(want)
 	}
-	require.Greater(t, want.transfers, 1000, "there was load")
 	s.verify(want)
 	require.Zero(t, s.count(`SELECT count(*) FROM events WHERE attempts > 0 OR redrives > 0`), "no attempt is spent")
 	require.Empty(t, s.letters())
@@ -69,6 +70,7 @@ func TestHungPostgresDelaysNoAck(t *testing.T) { // case 13
 	require.NoError(t, s.stack.Postgres.Pause())
 	flood := s.flood(100*time.Millisecond, func(i int) delivery { return numbered(i + 1) }, receiver)
 	s.pass(hang)
+	s.eventually("events are taken meanwhile", func() bool { return flood.count(http.StatusOK) >= 50 })
 	attempts := flood.end()
 	require.NoError(t, s.stack.Postgres.Resume())
 
@@ -79,7 +81,6 @@ func TestHungPostgresDelaysNoAck(t *testing.T) { // case 13
 		require.Less(t, a.took, time.Second)
 		a.postTo(want)
 	}
-	require.Greater(t, len(attempts), 100)
 	s.verify(want)
 	require.Zero(t, s.count(`SELECT count(*) FROM events WHERE attempts > 0`))
 	require.Empty(t, s.letters())

@@ -30,5 +30,5 @@ GRANT SELECT, INSERT ON events, accounts TO onceledger_worker;
 GRANT UPDATE (state, outcome, reason, error, type, occurred_at, body_hash, fingerprint, rules_version, stream_created,
               seq, attempts, redrives, first_failed_at, next_try_at, dlq_seq, decided_at)
     ON events TO onceledger_worker;
-GRANT UPDATE (debits_posted, credits_posted, debits_pending, credits_pending) ON accounts TO onceledger_worker;
+GRANT UPDATE (debits_posted, credits_posted, debits_pending, credits_pending, balance_limit, limit_policy) ON accounts TO onceledger_worker;
 GRANT SELECT ON dedupe_migrations, ledger_migrations, postgres_migrations TO onceledger_worker;

@@ -1,0 +1,65 @@
+package ledger_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/onceledger/onceledger/pkg/ledger"
+)
+
+// A wallet pays for an order, once, however many events report it.
+func Example() {
+	ctx := context.Background()
+	pool, err := pgxpool.New(ctx, "postgres://localhost/ledger")
+	if err != nil {
+		panic(err)
+	}
+	defer pool.Close()
+
+	limits := func(account string) (ledger.Limit, bool) {
+		return ledger.Limit{Rule: ledger.DebitsMustNotExceedCredits, Enforce: true}, account == "wallet:ann"
+	}
+	posting := &ledger.Posting{
+		EventNo: 1,
+		Transfers: []ledger.Transfer{
+			{Operation: "order-1", Debit: "wallet:ann", Credit: "shop", Asset: "EUR", Amount: 1999},
+		},
+	}
+	err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+		return ledger.Post(ctx, tx, limits, posting)
+	})
+	switch {
+	case err != nil:
+		panic(err) // nothing was posted
+	case errors.Is(posting.Err, ledger.ErrInsufficientFunds):
+		fmt.Println("refused:", posting.Err)
+	case len(posting.Posted) == 0:
+		fmt.Println("was there already")
+	default:
+		fmt.Println("posted")
+	}
+}
+
+// Many events go in one transaction, in the order of the stream, with two round
+// trips to the database.
+func ExampleBatch() {
+	ctx := context.Background()
+	post := func(tx pgx.Tx, postings []*ledger.Posting) error {
+		batch := ledger.NewBatch(func(string) (ledger.Limit, bool) { return ledger.Limit{}, false }, postings)
+		var first, second pgx.Batch
+		batch.Reserve(&first)
+		if err := tx.SendBatch(ctx, &first).Close(); err != nil {
+			return err
+		}
+		if err := batch.Decide(ctx, tx); err != nil {
+			return err
+		}
+		batch.Write(&second)
+		return tx.SendBatch(ctx, &second).Close()
+	}
+	_ = post
+}
