@@ -20,9 +20,9 @@ import (
 )
 
 // rules changes what the workers that start from now on make of the shop.
-func (s *system) rules(old, new string) {
+func (s *system) rules(from, to string) {
 	s.t.Helper()
-	text := strings.Replace(configuration, old, new, 1)
+	text := strings.Replace(configuration, from, to, 1)
 	require.NotEqual(s.t, configuration, text)
 	s.write(text)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/onceledger/onceledger/internal/telemetry"
@@ -37,6 +38,8 @@ type keeper struct {
 func (k *keeper) run(ctx context.Context) {
 	defer k.away.Close()
 	defer k.full.Close()
+	stop := k.heed()
+	defer stop()
 	tick := time.NewTicker(keepEvery)
 	defer tick.Stop()
 	for {
@@ -51,6 +54,16 @@ func (k *keeper) run(ctx context.Context) {
 		case <-tick.C:
 		}
 	}
+}
+
+// heed lets the broker tell at once that the stream is removed, where this
+// account may hear it; until the next look, resends would be taken for stored.
+func (k *keeper) heed() (stop func()) {
+	sub, err := k.publisher.nc.Subscribe("$JS.EVENT.ADVISORY.STREAM.DELETED."+k.publisher.stream, func(*nats.Msg) { k.publisher.forget() })
+	if err != nil {
+		return func() {}
+	}
+	return func() { _ = sub.Unsubscribe() } // the connection may be closed, which does the same
 }
 
 func (k *keeper) look(ctx context.Context) error {

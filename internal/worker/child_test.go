@@ -87,7 +87,7 @@ func TestKilledInADrain(t *testing.T) {
 		n, err = strconv.Atoi(text)
 		require.NoError(t, err)
 	}
-	drain := func(kill bool) time.Duration {
+	drain := func(t *testing.T, kill bool) time.Duration {
 		s := newSystem(t, shop+"\nworker: {ack_wait: 5s}")
 		s.payments(0, n)
 		began := time.Now()
@@ -105,8 +105,9 @@ func TestKilledInADrain(t *testing.T) {
 		require.LessOrEqual(t, s.count(`SELECT COALESCE(max(crashes), 0) FROM events`), 1)
 		return took
 	}
-	undisturbed := drain(false)
-	disturbed := drain(true)
+	var undisturbed, disturbed time.Duration
+	t.Run("undisturbed", func(t *testing.T) { undisturbed = drain(t, false) })
+	t.Run("one worker is killed", func(t *testing.T) { disturbed = drain(t, true) })
 	t.Logf("%d events: undisturbed %s, one of two workers killed %s", n, undisturbed.Round(time.Millisecond), disturbed.Round(time.Millisecond))
 	require.LessOrEqual(t, disturbed, undisturbed*3/2+ackWait)
 }

@@ -20,9 +20,10 @@ type letterbox struct {
 	*telemetry.Outage
 	now func() time.Time
 
-	mu   sync.Mutex
-	wait *backoff.ExponentialBackOff
-	next time.Time // when the next letter may be tried, while the stream is away
+	mu     sync.Mutex
+	broken bool // the last letter could not be stored
+	wait   *backoff.ExponentialBackOff
+	next   time.Time // when the next letter may be tried, while broken
 }
 
 func newLetterbox(o *telemetry.Outage) *letterbox {
@@ -32,11 +33,11 @@ func newLetterbox(o *telemetry.Outage) *letterbox {
 
 // takes reports whether a letter may be tried now.
 func (b *letterbox) takes() bool {
-	if !b.IsDown() {
-		return true
-	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if !b.broken {
+		return true
+	}
 	if b.now().Before(b.next) {
 		return false
 	}
@@ -48,6 +49,7 @@ func (b *letterbox) takes() bool {
 func (b *letterbox) told(err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.broken = err != nil
 	if err == nil {
 		b.wait.Reset()
 		b.Up()

@@ -30,7 +30,9 @@ func (w *worker) outages() {
 	w.claiming = outage("redis", "redis is unavailable, duplicates are found in postgres alone", "redis is back")
 	w.claiming.Settle = redisSettle
 	w.fetching = outage("events", "fetching from "+stream.Events+" is unavailable, deliveries wait there", "fetching from "+stream.Events+" is back")
-	w.letters = newLetterbox(outage("dlq", "storing in "+stream.DLQ+" is unavailable, parked events wait for their letters and the others go on", "storing in "+stream.DLQ+" is back"))
+	letters := outage("dlq", "storing in "+stream.DLQ+" is unavailable, parked events wait for their letters and the others go on", "storing in "+stream.DLQ+" is back")
+	letters.Settle = letterDelay
+	w.letters = newLetterbox(letters)
 }
 
 // holdDebts keeps what is owed from other workers, and pays it as soon as it can.
