@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/rs/zerolog"
 	"github.com/synadia-io/orbit.go/jetstreamext"
 
 	"github.com/onceledger/onceledger/internal/audit"
@@ -305,10 +306,11 @@ func (s *sweep) tell() {
 	if len(s.counts) == 0 {
 		return
 	}
-	line := s.Log.Warn().Int("unrepairable", s.unrepairable)
+	repaired := zerolog.Dict()
 	for kind, n := range s.counts {
 		s.metrics.sweeps.WithLabelValues(kind).Add(float64(n))
-		line = line.Int(kind, n)
+		repaired.Int(kind, n)
 	}
-	line.Str(telemetry.KeyStream, stream.Events).Msg("the sweep repaired what was missing")
+	s.Log.Warn().Int("unrepairable", s.unrepairable).Dict("repaired", repaired).
+		Str(telemetry.KeyStream, stream.Events).Msg("the sweep repaired what was missing")
 }

@@ -148,7 +148,7 @@ func TestSweepLeavesAloneWhatIsInFlight(t *testing.T) {
 	require.NoError(t, err)
 	batch, err := consumer.Fetch(10)
 	require.NoError(t, err)
-	for range batch.Messages() { //nolint:revive // only to be delivered
+	for range batch.Messages() {
 	}
 	k := s.keep()
 	for range 5 {
