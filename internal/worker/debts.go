@@ -82,7 +82,7 @@ func (d *debts) hold() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for i, each := range d.open {
-		if time.Now().Sub(each.since) > holdLimit {
+		if time.Since(each.since) > holdLimit {
 			d.open[i].held = nil
 			continue
 		}

@@ -22,7 +22,7 @@ var errThinking = errors.New("the rules took longer than 5s")
 func (l *loop) understand(ctx context.Context, items []*item) {
 	for rest := items; len(rest) > 0; {
 		answers := make(chan answer, len(rest))
-		go l.w.think(rest, answers) //nolint:forbidigo // abandoned if it hangs: there is no way to end it
+		go l.w.think(rest, answers) // abandoned if it hangs: there is no way to end it
 		n := collect(ctx, rest, answers)
 		if n == len(rest) {
 			return
