@@ -120,6 +120,56 @@ func TestStreamLostUnderReceiverAndWorker(t *testing.T) {
 	}
 }
 
+// The receiver alone, while no worker could make the stream again.
+func TestStreamRemovedUnderTheReceiver(t *testing.T) {
+	s := newSystem(t, shop)
+	send := s.receive()
+	e := payment("evt_1", "p1", "bank", "wallet:1", 5)
+	require.Equal(t, http.StatusOK, send(e))
+	require.NoError(t, s.js.DeleteStream(t.Context(), stream.Events))
+	s.pass(50 * time.Millisecond) // for the broker's word to arrive
+	began := time.Now()
+	s.eventually(func() bool { return send(e) == http.StatusOK }, "the resend is accepted")
+	require.Less(t, time.Since(began), 10*time.Second)
+	events, err := s.js.Stream(t.Context(), stream.Events)
+	require.NoError(t, err)
+	require.EqualValues(t, 1, events.CachedInfo().State.Msgs, "and it is there")
+	require.Equal(t, 1, s.logged("the stream is gone"))
+}
+
+// An answer names a sequence, and the stream that was made again has it, too.
+func TestAnswersOfALostStreamEndNoOtherDelivery(t *testing.T) {
+	s := newSystem(t, shop)
+	w := newWorker(s.cat, s.log, Tuning{})
+	require.NoError(t, w.open(t.Context()))
+	defer w.close()
+	w.work = t.Context()
+	take := func() delivery {
+		consumer, err := stream.WorkerConsumer(t.Context(), s.js, time.Minute)
+		require.NoError(t, err)
+		batch, err := consumer.Fetch(1)
+		require.NoError(t, err)
+		return delivery{<-batch.Messages(), w.incarnation()}
+	}
+	s.publish(payment("evt_old", "p1", "bank", "wallet:1", 5))
+	old := take()
+	require.NoError(t, s.js.DeleteStream(t.Context(), stream.Events))
+	require.NoError(t, stream.Ensure(t.Context(), s.js, s.cat.Config.NATS))
+	require.NoError(t, w.openEvents(t.Context()))
+	s.publish(payment("evt_new", "p2", "bank", "wallet:1", 7))
+	current := take() // and its worker dies
+
+	(&loop{w: w, name: "test"}).process(t.Context(), []delivery{old})
+	require.NoError(t, w.conn.NC.FlushTimeout(time.Second))
+	require.EqualValues(t, 5, s.balance("wallet:1"), "the old one is applied")
+	consumer, err := s.js.Consumer(t.Context(), stream.Events, stream.Consumer)
+	require.NoError(t, err)
+	require.Equal(t, 1, consumer.CachedInfo().NumAckPending, "the new one still waits for its answer")
+	require.NoError(t, current.Nak())
+	s.start()
+	s.decided("evt_new", dedupe.Completed)
+}
+
 // The dead-letter stream is full: what is parked waits, the others go on.
 func TestFullDeadLetterStream(t *testing.T) {
 	yaml := strings.Replace(shop, "dlq_max_bytes: 64MiB", "dlq_max_bytes: 64KiB", 1)

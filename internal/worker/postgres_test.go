@@ -316,6 +316,33 @@ func TestNetworkFlaps(t *testing.T) {
 	s.free()
 }
 
+// One worker alone loses Postgres, for several ack waits, with attempts begun.
+// The other could take their events over, and would count that as crashes.
+func TestDebtsAreKeptFromOthers(t *testing.T) {
+	yaml := shop + "\nworker: {ack_wait: 1s}"
+	s := newSystem(t, yaml)
+	s.payments(0, 20)
+	s.expire(20)
+	cable := s.behind("DATABASE_URL", s.url, yaml)
+	s.start(func(w *worker) {
+		w.tuning = Tuning{Batch: 50, Linger: 300 * time.Millisecond} // one batch
+		w.between = sync.OnceFunc(cable.cut)
+	})
+	s.eventually(func() bool { return s.logged("postgres is unavailable") == 1 }, "the worker notices")
+	begun := s.count(`SELECT count(*) FROM events WHERE state = 'processing'`)
+	require.Positive(t, begun)
+
+	s.env["DATABASE_URL"] = s.url
+	s.cat = s.load(yaml)
+	s.start()
+	s.pass(4 * time.Second)
+	require.Equal(t, begun, s.count(`SELECT count(*) FROM events WHERE state = 'processing'`), "nobody touches them")
+	cable.mend()
+	s.settled()
+	require.Equal(t, 20, s.transfers())
+	s.free()
+}
+
 // The answer to the marking of redelivered events is lost with the cable: the
 // rows say that an attempt has begun, and nobody knows it.
 func TestLostAnswersToMarking(t *testing.T) {
