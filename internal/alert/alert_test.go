@@ -240,13 +240,8 @@ func TestRedirectIsNotFollowed(t *testing.T) {
 func TestWhatIsNotAnsweredExpires(t *testing.T) {
 	t.Parallel()
 	to := newReceiver(t, func(_ int, w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusGone) })
-	r := newRig(t, to.URL+"/tiptop")
+	r := newRig(t, to.URL+"/tiptop", func(s *Sender) { s.age = time.Nanosecond })
 	r.Send(conflict("evt_1"))
-	r.mu.Lock()
-	for _, l := range r.waiting {
-		l.retry.MaxElapsedTime = time.Nanosecond
-	}
-	r.mu.Unlock()
 	r.eventually(func() bool { return r.count("expired") == 1 }, "it is given up")
 	require.Contains(t, r.log.String(), "evt_1")
 	require.NotContains(t, r.log.String(), "tiptop", "the URL may hold a token")

@@ -38,6 +38,7 @@ type Sender struct {
 	away   *telemetry.Outage
 	counts *prometheus.CounterVec
 	first  time.Duration
+	age    time.Duration // how long an alert is tried
 
 	mu      sync.Mutex
 	waiting []*letter
@@ -66,7 +67,7 @@ func New(cfg config.Alerts, log zerolog.Logger, reg prometheus.Registerer) (*Sen
 		return nil, fmt.Errorf("read alerts.secret: %w", config.Faults(faults).In(""))
 	}
 	s := &Sender{
-		url: cfg.URL.Reveal(), signer: signer, client: newClient(cfg), log: log, first: firstRetry,
+		url: cfg.URL.Reveal(), signer: signer, client: newClient(cfg), log: log, first: firstRetry, age: MaxAge,
 		counts: prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: telemetry.Namespace, Subsystem: "alerts", Name: "total",
 			Help: "Alerts about conflicts: sent, retried, dropped (too many wait), expired (not answered within 24 hours)."}, []string{"outcome"}),
 		sent: map[string]bool{}, woken: make(chan struct{}, 1),
@@ -101,7 +102,7 @@ func (s *Sender) Send(c Conflict) {
 		return
 	}
 	retry := backoff.NewExponentialBackOff(backoff.WithInitialInterval(s.first), backoff.WithMaxInterval(mostRetry),
-		backoff.WithMaxElapsedTime(MaxAge))
+		backoff.WithMaxElapsedTime(s.age))
 	s.waiting = append(s.waiting, &letter{Conflict: c, id: id, retry: retry, due: time.Now()})
 	select {
 	case s.woken <- struct{}{}:
