@@ -228,7 +228,9 @@ func TestSweepIsCutShort(t *testing.T) {
 	}
 	s.settle()
 	stop()
-	s.exec(`DELETE FROM events`, `DELETE FROM transfers`, `DELETE FROM operations`, `DELETE FROM accounts`)
+	// The worker's own keeper may have accounted for some of them already.
+	s.exec(`DELETE FROM events`, `DELETE FROM transfers`, `DELETE FROM operations`, `DELETE FROM accounts`,
+		`DELETE FROM audit_balances`, oldMark)
 
 	js := &flaky{JetStream: s.js}
 	js.after.Store(7)
