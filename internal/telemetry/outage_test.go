@@ -3,6 +3,7 @@ package telemetry_test
 import (
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,7 +19,7 @@ import (
 func TestOutageIsOneLineAtItsStartAndOneAtItsEnd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var log strings.Builder
+		var log lockedText
 		o := &telemetry.Outage{Lost: "lost", Back: "back", Log: zerolog.New(&log), Gauge: prometheus.NewGauge(prometheus.GaugeOpts{})}
 		lines := func() int { return strings.Count(log.String(), "\n") }
 		o.Up()
@@ -53,4 +54,22 @@ func TestOutageIsOneLineAtItsStartAndOneAtItsEnd(t *testing.T) {
 		time.Sleep(time.Minute) //nolint:forbidigo // as above
 		require.Equal(t, 5, lines(), "nobody is told after the end")
 	})
+}
+
+// lockedText is a log that is read while others write it.
+type lockedText struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *lockedText) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *lockedText) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
 }
