@@ -56,8 +56,9 @@ vet:
 fmt-check:
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "not formatted; run make fmt:"; echo "$$unformatted"; exit 1; fi
 
+# One package at a time: they start servers of their own, and may choose the same ports.
 go-test:
-	@go test -race -timeout 30m $(PKG)
+	@go test -race -p 1 -timeout 30m $(PKG)
 	@if [ -f bench/go.mod ]; then cd bench && go test ./...; fi
 
 setup: ## Install Postgres and Redis where they are missing

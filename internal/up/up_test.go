@@ -255,8 +255,8 @@ func TestASystemLives(t *testing.T) {
 	requireNothingLeft(t, r.dir)
 }
 
+// Not parallel: two systems that start at once may choose the same ports.
 func TestASecondSignalLeavesNothing(t *testing.T) {
-	t.Parallel()
 	dir := dataDir(t)
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
 	cmd.Env = append(os.Environ(), helperEnv+"="+dir, "UP_TEST_LISTEN="+freeAddress(t))
