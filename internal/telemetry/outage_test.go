@@ -3,6 +3,7 @@ package telemetry_test
 import (
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,10 +16,28 @@ import (
 	"github.com/onceledger/onceledger/internal/telemetry"
 )
 
+// guarded is a log that one goroutine reads while another writes.
+type guarded struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (g *guarded) Write(p []byte) (int, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.b.Write(p)
+}
+
+func (g *guarded) String() string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.b.String()
+}
+
 func TestOutageIsOneLineAtItsStartAndOneAtItsEnd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var log strings.Builder
+		var log guarded
 		o := &telemetry.Outage{Lost: "lost", Back: "back", Log: zerolog.New(&log), Gauge: prometheus.NewGauge(prometheus.GaugeOpts{})}
 		lines := func() int { return strings.Count(log.String(), "\n") }
 		o.Up()
@@ -29,6 +48,7 @@ func TestOutageIsOneLineAtItsStartAndOneAtItsEnd(t *testing.T) {
 		require.Equal(t, 1, lines())
 		require.InDelta(t, 1, testutil.ToFloat64(o.Gauge), 0)
 		time.Sleep(time.Minute) //nolint:forbidigo // the clock of a bubble
+		synctest.Wait()
 		o.Up()
 		o.Up()
 		require.Equal(t, 2, lines())
@@ -41,9 +61,11 @@ func TestOutageIsOneLineAtItsStartAndOneAtItsEnd(t *testing.T) {
 			o.Down(errors.New("cut"))
 			o.Up()
 			time.Sleep(4 * time.Second) //nolint:forbidigo // as above
+			synctest.Wait()
 		}
 		require.Equal(t, 3, lines())
 		time.Sleep(2 * time.Second) //nolint:forbidigo // as above
+		synctest.Wait()
 		require.Equal(t, 4, lines())
 		require.InDelta(t, 0, testutil.ToFloat64(o.Gauge), 0)
 
@@ -51,6 +73,7 @@ func TestOutageIsOneLineAtItsStartAndOneAtItsEnd(t *testing.T) {
 		o.Up()
 		o.Close()
 		time.Sleep(time.Minute) //nolint:forbidigo // as above
+		synctest.Wait()
 		require.Equal(t, 5, lines(), "nobody is told after the end")
 	})
 }
