@@ -16,10 +16,28 @@ import (
 	"github.com/onceledger/onceledger/internal/telemetry"
 )
 
+// guarded is a log that one goroutine reads while another writes.
+type guarded struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (g *guarded) Write(p []byte) (int, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.b.Write(p)
+}
+
+func (g *guarded) String() string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.b.String()
+}
+
 func TestOutageIsOneLineAtItsStartAndOneAtItsEnd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var log lockedText
+		var log guarded
 		o := &telemetry.Outage{Lost: "lost", Back: "back", Log: zerolog.New(&log), Gauge: prometheus.NewGauge(prometheus.GaugeOpts{})}
 		lines := func() int { return strings.Count(log.String(), "\n") }
 		o.Up()
@@ -30,6 +48,7 @@ func TestOutageIsOneLineAtItsStartAndOneAtItsEnd(t *testing.T) {
 		require.Equal(t, 1, lines())
 		require.InDelta(t, 1, testutil.ToFloat64(o.Gauge), 0)
 		time.Sleep(time.Minute) //nolint:forbidigo // the clock of a bubble
+		synctest.Wait()
 		o.Up()
 		o.Up()
 		require.Equal(t, 2, lines())
@@ -42,9 +61,11 @@ func TestOutageIsOneLineAtItsStartAndOneAtItsEnd(t *testing.T) {
 			o.Down(errors.New("cut"))
 			o.Up()
 			time.Sleep(4 * time.Second) //nolint:forbidigo // as above
+			synctest.Wait()
 		}
 		require.Equal(t, 3, lines())
 		time.Sleep(2 * time.Second) //nolint:forbidigo // as above
+		synctest.Wait()
 		require.Equal(t, 4, lines())
 		require.InDelta(t, 0, testutil.ToFloat64(o.Gauge), 0)
 
@@ -52,24 +73,7 @@ func TestOutageIsOneLineAtItsStartAndOneAtItsEnd(t *testing.T) {
 		o.Up()
 		o.Close()
 		time.Sleep(time.Minute) //nolint:forbidigo // as above
+		synctest.Wait()
 		require.Equal(t, 5, lines(), "nobody is told after the end")
 	})
-}
-
-// lockedText is a log that is read while others write it.
-type lockedText struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *lockedText) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *lockedText) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
 }

@@ -88,6 +88,8 @@ func (l *loop) begin(ctx context.Context, it *item) error {
 	var settle func()
 	var write pgx.Batch
 	switch meaning := same(row); {
+	case meaning == dedupe.Unsure:
+		return fmt.Errorf("%w: event %s", ledger.ErrRace, it.key.ID) // the next look knows the row
 	case row.State == dedupe.Processing:
 		settle = l.takeOver(&write, it, row, restarted)
 	case row.Standing() && meaning == dedupe.Different:
@@ -267,7 +269,8 @@ func (l *loop) conflict(ctx context.Context, tx pgx.Tx, it *item, standing *dedu
 	}, nil
 }
 
-// compare returns how the delivery's content compares to a row. Where the rules
+// compare returns how the delivery's content compares to a row: Unsure only to
+// one that has come since, which the delivery must be understood for. Where the rules
 // have changed since the row was written, it reads the row's message again and
 // lets today's rules say what both mean, before any lock is taken.
 func (l *loop) compare(ctx context.Context, it *item) (func(*dedupe.Row) dedupe.Sameness, error) {
@@ -283,7 +286,12 @@ func (l *loop) compare(ctx context.Context, it *item) (func(*dedupe.Row) dedupe.
 		l.understand(ctx, []*item{it})
 	}
 	if row == nil || it.content.Compare(row.Content) != dedupe.Unsure {
-		return func(r *dedupe.Row) dedupe.Sameness { return definite(it.content.Compare(r.Content)) }, nil
+		return func(r *dedupe.Row) dedupe.Sameness {
+			if !it.understood && r.BodyHash != it.content.BodyHash {
+				return dedupe.Unsure // it came meanwhile, and nobody knows yet what this one means
+			}
+			return definite(it.content.Compare(r.Content))
+		}, nil
 	}
 	today, err := l.reread(ctx, row)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -261,11 +262,7 @@ func cluster(t *testing.T) (nodes []*server.Server, addresses []string) {
 		addresses = append(addresses, strings.Replace(node.ClientURL(), "nats://", "nats://u:p@", 1))
 	}
 	require.Eventually(t, func() bool {
-		leader := false
-		for _, node := range nodes {
-			leader = leader || node.JetStreamIsLeader()
-		}
-		return leader && len(nodes[0].JetStreamClusterPeers()) == 3
+		return slices.ContainsFunc(nodes, func(node *server.Server) bool { return len(node.JetStreamClusterPeers()) == 3 }) // its leader knows
 	}, 30*time.Second, 50*time.Millisecond, "the cluster forms")
 	return nodes, addresses
 }
