@@ -200,6 +200,7 @@ func TestLimitsFollowTheConfiguration(t *testing.T) {
 	s.log = zerolog.New(&log)
 	stop := s.start()
 	s.publish(payment("evt_fund", "p1", "bank", "open:7", 100))
+	s.decided("evt_fund", dedupe.Completed)
 	s.publish(payment("evt_fact", "p2", "open:7", "bank", 300))
 	s.decided("evt_fact", dedupe.Completed)
 	require.EqualValues(t, -200, s.balance("open:7"), "a recorded limit lets a fact pass")
