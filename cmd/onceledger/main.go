@@ -11,6 +11,8 @@ import (
 	"os/signal"
 	"syscall"
 
+	"golang.org/x/term"
+
 	"github.com/onceledger/onceledger/internal/config"
 	"github.com/onceledger/onceledger/internal/exit"
 	"github.com/onceledger/onceledger/internal/local"
@@ -28,7 +30,10 @@ func run() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop)
-	root := newRoot(&operator.Session{Name: os.Args[0], Env: os.LookupEnv, Out: os.Stdout})
+	root := newRoot(&operator.Session{
+		Name: os.Args[0], Env: os.LookupEnv, Out: os.Stdout, Err: os.Stderr, In: os.Stdin,
+		Terminal: term.IsTerminal(int(os.Stdin.Fd())) && term.IsTerminal(int(os.Stderr.Fd())),
+	})
 	if err := root.execute(ctx); err != nil {
 		report(err)
 		return exit.Code(err)

@@ -27,6 +27,7 @@ import (
 
 	"github.com/onceledger/onceledger/internal/catalog"
 	"github.com/onceledger/onceledger/internal/stream"
+	"github.com/onceledger/onceledger/pkg/dedupe"
 	"github.com/onceledger/onceledger/pkg/envelope"
 )
 
@@ -60,6 +61,8 @@ type auditor struct {
 	Options
 	report *Report
 	events jetstream.Stream
+	// delivered is the last message that a worker was given.
+	delivered uint64
 	// created is the incarnation of EVENTS, in the database's resolution, and
 	// now the broker's clock at the start.
 	created, now time.Time
@@ -67,6 +70,17 @@ type auditor struct {
 	// letters that their event's row names.
 	owned, letters claims
 	suspects       suspects
+	// copies are the messages that the sweep has sent again, with the sequence
+	// of their copy.
+	copies map[uint64]uint64
+	// settled is the last message that an incremental run has accounted for,
+	// apart from those in unsettled; both are set in a full one.
+	settled   uint64
+	unsettled map[uint64]bool
+	// step is set in an incremental run.
+	step *step
+	// unlettered are parked events without their letter.
+	unlettered []*dedupe.Row
 }
 
 // Run audits everything that was stored when it began. An error means that it
@@ -84,8 +98,10 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		run  func(context.Context) error
 	}{
 		{"fix the end of " + stream.Events, a.fix},
+		{"read the mark", a.remember},
 		{"account for messages", a.messages},
 		{"match dead letters", a.deadLetters},
+		{"read superseded contents", a.superseded}, // a letter is noted here before it is removed
 		{"look at suspects again", a.again},
 		{"check events and transfers", a.rows},
 		{"look at repeated claims", a.repeated},
@@ -117,6 +133,7 @@ func (a *auditor) fix(ctx context.Context) error {
 		return err
 	default:
 		a.report.Stream.AckFloor = consumer.CachedInfo().AckFloor.Stream
+		a.delivered = consumer.CachedInfo().Delivered.Stream
 	}
 	info, err := a.events.Info(ctx)
 	if err != nil {

@@ -21,6 +21,11 @@ func (a *auditor) transfers(ctx context.Context, after, upTo int64) error {
 	if n == 0 {
 		return nil
 	}
+	return a.compare(ctx, `t.event_no > $1 AND t.event_no <= $2`, after, upTo)
+}
+
+// compare checks the transfers in scope.
+func (a *auditor) compare(ctx context.Context, scope string, args ...any) error {
 	found, err := a.Pool.Query(ctx, `
 		SELECT t.event_no, t.n, t.operation, t.debit, t.credit, t.asset, t.amount,
 		       COALESCE(e.source, ''), COALESCE(e.event_id, ''), COALESCE(e.variant, ''), COALESCE(e.state, ''), COALESCE(e.outcome, ''),
@@ -28,10 +33,10 @@ func (a *auditor) transfers(ctx context.Context, after, upTo int64) error {
 		FROM transfers t
 		LEFT JOIN events e ON e.no = t.event_no
 		LEFT JOIN operations o ON o.key = t.operation
-		WHERE t.event_no > $1 AND t.event_no <= $2
+		WHERE `+scope+`
 		  AND (e.outcome IS DISTINCT FROM 'applied'
 		       OR (o.event_no, o.debit, o.credit, o.asset, o.amount) IS DISTINCT FROM (t.event_no, t.debit, t.credit, t.asset, t.amount))
-		ORDER BY t.event_no, t.n`, after, upTo)
+		ORDER BY t.event_no, t.n`, args...)
 	if err != nil {
 		return fmt.Errorf("compare transfers: %w", err)
 	}
@@ -139,6 +144,12 @@ const beyond = "\U0010FFFF\U0010FFFF\U0010FFFF\U0010FFFF"
 // balances adds up the transfers of a page of accounts and compares, in the
 // snapshot of one statement.
 func (a *auditor) balances(ctx context.Context) error {
+	return a.eachPage(ctx, accountsPage, a.addUp)
+}
+
+// eachPage calls check for each page of accounts: from behind the first name
+// and asset up to the second.
+func (a *auditor) eachPage(ctx context.Context, size int, check func(ctx context.Context, name, asset, lastName, lastAsset string) error) error {
 	for name, asset := "", ""; name != beyond; {
 		nextName, nextAsset := beyond, beyond
 		err := a.Pool.QueryRow(ctx, `
@@ -147,11 +158,11 @@ func (a *auditor) balances(ctx context.Context) error {
 			WHERE (name, asset) > ($1, $2)
 			ORDER BY name, asset
 			OFFSET $3
-			LIMIT 1`, name, asset, accountsPage-1).Scan(&nextName, &nextAsset)
+			LIMIT 1`, name, asset, size-1).Scan(&nextName, &nextAsset)
 		if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 			return fmt.Errorf("page accounts: %w", err)
 		}
-		if err := a.addUp(ctx, name, asset, nextName, nextAsset); err != nil {
+		if err := check(ctx, name, asset, nextName, nextAsset); err != nil {
 			return err
 		}
 		name, asset = nextName, nextAsset
@@ -159,7 +170,22 @@ func (a *auditor) balances(ctx context.Context) error {
 	return nil
 }
 
+// everyTransfer moves what all transfers of a page of accounts have moved.
+const everyTransfer = `
+				SELECT debit AS name, asset, amount AS debit, 0 AS credit
+				FROM transfers
+				WHERE (debit, asset) > ($1, $2) AND (debit, asset) <= ($3, $4)
+				UNION ALL
+				SELECT credit, asset, 0, amount
+				FROM transfers
+				WHERE (credit, asset) > ($1, $2) AND (credit, asset) <= ($3, $4)`
+
 func (a *auditor) addUp(ctx context.Context, name, asset, lastName, lastAsset string) error {
+	return a.compareBalances(ctx, everyTransfer, name, asset, lastName, lastAsset)
+}
+
+// compareBalances compares the accounts between two with the sum of what moved.
+func (a *auditor) compareBalances(ctx context.Context, moved string, args ...any) error {
 	found, err := a.Pool.Query(ctx, `
 		SELECT COALESCE(a.name, s.name), COALESCE(a.asset, s.asset), a.name IS NOT NULL,
 		       COALESCE(a.debits_posted, 0), COALESCE(a.credits_posted, 0),
@@ -170,18 +196,11 @@ func (a *auditor) addUp(ctx context.Context, name, asset, lastName, lastAsset st
 			WHERE (name, asset) > ($1, $2) AND (name, asset) <= ($3, $4)) AS a
 		FULL JOIN (
 			SELECT name, asset, sum(debit) AS debits, sum(credit) AS credits
-			FROM (
-				SELECT debit AS name, asset, amount AS debit, 0 AS credit
-				FROM transfers
-				WHERE (debit, asset) > ($1, $2) AND (debit, asset) <= ($3, $4)
-				UNION ALL
-				SELECT credit, asset, 0, amount
-				FROM transfers
-				WHERE (credit, asset) > ($1, $2) AND (credit, asset) <= ($3, $4)) AS moved
+			FROM (`+moved+`) AS moved
 			GROUP BY name, asset) AS s ON s.name = a.name AND s.asset = a.asset
 		WHERE COALESCE(a.debits_posted, -1) <> COALESCE(s.debits, 0)
 		   OR COALESCE(a.credits_posted, -1) <> COALESCE(s.credits, 0)
-		ORDER BY 1, 2`, name, asset, lastName, lastAsset)
+		ORDER BY 1, 2`, args...)
 	if err != nil {
 		return fmt.Errorf("add up transfers: %w", err)
 	}

@@ -16,8 +16,9 @@ type class struct {
 	term    term
 	problem Kind
 	detail  string
-	// owner is set if the event's row names this very message.
+	// owner is set if the event's row names this very message; no is its number.
 	owner bool
+	no    int64
 }
 
 // term names a counter of the sum.
@@ -46,6 +47,9 @@ func (s *Sum) counter(t term) *int {
 // count adds a message to its term, and reports it if it has none.
 func (a *auditor) count(m *message, c class) {
 	*a.report.Sum.counter(c.term)++
+	if a.step != nil {
+		a.step.count(m, c)
+	}
 	if c.owner {
 		a.owned.found.set(m.seq)
 	}
@@ -89,7 +93,7 @@ func (a *auditor) explain(row *dedupe.Row, m *message) class {
 		c.owner = owner
 		return c
 	case owner:
-		return class{term: ended(row), owner: true}
+		return class{term: ended(row), owner: true, no: row.No}
 	case m.redriven(row):
 		return class{term: redriven}
 	}
@@ -118,9 +122,11 @@ func (m *message) redriven(row *dedupe.Row) bool {
 }
 
 // waiting says that m is in flight, or otherwise what is wrong: below the ack
-// floor and older than grace, nobody will come for it again.
+// floor and older than grace, nobody will come for it again, unless the sweep
+// has sent a copy that is still to be answered.
 func (a *auditor) waiting(m *message, otherwise class) class {
-	if m.seq > a.report.Stream.AckFloor || a.now.Sub(m.stored) < a.Grace {
+	floor := a.report.Stream.AckFloor
+	if m.seq > floor || m.copy > floor || a.now.Sub(m.stored) < a.Grace {
 		return class{term: inFlight}
 	}
 	return otherwise
@@ -146,6 +152,9 @@ func (a *auditor) otherBytes(ctx context.Context, m *message, row *dedupe.Row) (
 // sameMeaning compares as the worker does: where the rules have changed since,
 // today's read both bodies.
 func (a *auditor) sameMeaning(ctx context.Context, m *message, row *dedupe.Row) (bool, error) {
+	if err := a.load(ctx, m); err != nil {
+		return false, err
+	}
 	mine := a.read(m)
 	if mine == nil {
 		return false, nil
@@ -166,6 +175,23 @@ func (a *auditor) sameMeaning(ctx context.Context, m *message, row *dedupe.Row) 
 	}
 	standing := a.read(a.decode(raw))
 	return standing != nil && mine.Compare(*standing) == dedupe.Same, nil
+}
+
+// load reads the bytes of a carried message again; they may be gone.
+func (a *auditor) load(ctx context.Context, m *message) error {
+	if !m.carried {
+		return nil
+	}
+	m.carried = false
+	raw, err := a.events.GetMsg(ctx, m.seq)
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read message %d: %w", m.seq, err)
+	}
+	m.event = a.decode(raw).event
+	return nil
 }
 
 // read returns what m means by today's rules, nil if it holds no event, and lets

@@ -85,7 +85,7 @@ func (a *auditor) letter(ctx context.Context, numbers []int64) error {
 		if row.DLQSeq == 0 {
 			finding.Kind, finding.Detail = LetterMissing, fmt.Sprintf(
 				"event number %d failed (%s) at %s and has no dead letter yet", no, row.Reason, row.Decided.UTC().Format("2006-01-02 15:04:05Z"))
-			a.report.add(finding)
+			a.missing(finding, row)
 			continue
 		}
 		l, err := dlq.Get(ctx, a.JS, row.DLQSeq)
@@ -93,14 +93,20 @@ func (a *auditor) letter(ctx context.Context, numbers []int64) error {
 		case errors.Is(err, dlq.ErrNotFound), errors.Is(err, jetstream.ErrStreamNotFound):
 			finding.Kind, finding.Detail = LetterGone, fmt.Sprintf(
 				"event number %d is parked (%s) as dead letter %d, which is not in the stream", no, row.Reason, row.DLQSeq)
-			a.report.add(finding)
+			a.missing(finding, row)
 		case err != nil:
 			return err
 		case l.Source != row.Source || l.EventID != row.ID || l.Variant != row.Variant:
 			finding.Kind, finding.Detail = LetterGone, fmt.Sprintf(
 				"event number %d is parked (%s) as dead letter %d, which is that of event %s of %s", no, row.Reason, row.DLQSeq, l.EventID, l.Source)
-			a.report.add(finding)
+			a.missing(finding, row)
 		}
 	}
 	return nil
+}
+
+// missing reports a parked event without its letter.
+func (a *auditor) missing(f Finding, row *dedupe.Row) {
+	a.report.add(f)
+	a.unlettered = append(a.unlettered, row)
 }

@@ -35,6 +35,13 @@ type message struct {
 	key     dedupe.Key
 	hash    [32]byte
 	redrive bool
+	// copy is the message with which the sweep sent this one again; 0 if none.
+	copy uint64
+	// carried is set if an earlier run has read the message, so that its bytes
+	// are not at hand.
+	carried bool
+	// open is set while the message is in audit_open.
+	open bool
 	// event is nil if the message holds none, or once its meaning is known.
 	event *envelope.Event
 	// meaning is set once somebody asked for it.
@@ -47,7 +54,7 @@ func (a *auditor) messages(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
 		defer close(batches)
-		return a.readAll(ctx, batches)
+		return a.readAll(ctx, batches, max(a.report.Stream.First, 1), a.report.Stream.Last)
 	})
 	group.Go(func() error {
 		for batch := range batches {
@@ -60,9 +67,9 @@ func (a *auditor) messages(ctx context.Context) error {
 	return group.Wait()
 }
 
-func (a *auditor) readAll(ctx context.Context, batches chan<- []*message) error {
-	for next := max(a.report.Stream.First, 1); next <= a.report.Stream.Last; {
-		batch, err := a.readBatch(ctx, next)
+func (a *auditor) readAll(ctx context.Context, batches chan<- []*message, first, last uint64) error {
+	for next := first; next <= last; {
+		batch, err := a.readBatch(ctx, next, last)
 		if err != nil {
 			return err
 		}
@@ -79,8 +86,8 @@ func (a *auditor) readAll(ctx context.Context, batches chan<- []*message) error 
 	return nil
 }
 
-// readBatch reads messages from sequence first on, past gaps.
-func (a *auditor) readBatch(ctx context.Context, first uint64) ([]*message, error) {
+// readBatch reads messages from sequence first on up to last, past gaps.
+func (a *auditor) readBatch(ctx context.Context, first, last uint64) ([]*message, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	stored, err := jetstreamext.GetBatch(ctx, a.JS, stream.Events, readBatch,
@@ -96,7 +103,7 @@ func (a *auditor) readBatch(ctx context.Context, first uint64) ([]*message, erro
 		if err != nil {
 			return nil, fmt.Errorf("read messages from %d: %w", first, err)
 		}
-		if raw.Sequence > a.report.Stream.Last {
+		if raw.Sequence > last {
 			continue // let the answer end by itself
 		}
 		batch = append(batch, a.decode(raw))
@@ -106,7 +113,7 @@ func (a *auditor) readBatch(ctx context.Context, first uint64) ([]*message, erro
 
 // decode reads a message as the worker does.
 func (a *auditor) decode(raw *jetstream.RawStreamMsg) *message {
-	m := &message{seq: raw.Sequence, stored: raw.Time, hash: sha256.Sum256(raw.Data)}
+	m := &message{seq: raw.Sequence, stored: raw.Time, hash: sha256.Sum256(raw.Data), copy: a.copies[raw.Sequence]}
 	event, err := envelope.Decode(raw.Header, raw.Data)
 	if err != nil {
 		m.key = dedupe.Unreadable(dedupe.Position{StreamCreated: a.created, Seq: raw.Sequence})
@@ -129,7 +136,7 @@ func (a *auditor) account(ctx context.Context, batch []*message) error {
 			return err
 		}
 		a.report.Sum.Messages++
-		if class.problem != "" && a.suspect(m) {
+		if class.problem != "" && a.suspect(m, class) {
 			continue // it is counted when it has been looked at again
 		}
 		a.count(m, class)

@@ -154,13 +154,18 @@ func (a *auditor) numbers(ctx context.Context, query string, scope any, sequence
 	if len(sequences) == 0 {
 		return nil, nil
 	}
-	found, err := a.Pool.Query(ctx, query, scope, sequences)
+	return a.find(ctx, query, scope, sequences)
+}
+
+// find returns the numbers of the events that a query selects.
+func (a *auditor) find(ctx context.Context, query string, args ...any) ([]int64, error) {
+	found, err := a.Pool.Query(ctx, query, args...)
 	if err != nil {
-		return nil, fmt.Errorf("find events by sequence: %w", err)
+		return nil, fmt.Errorf("find events: %w", err)
 	}
 	list, err := pgx.CollectRows(found, pgx.RowTo[int64])
 	if err != nil {
-		return nil, fmt.Errorf("find events by sequence: %w", err)
+		return nil, fmt.Errorf("find events: %w", err)
 	}
 	return list, nil
 }
@@ -176,12 +181,17 @@ func (a *auditor) trimmed(ctx context.Context, seq uint64) (bool, error) {
 
 // applied checks that each applied event of a page has a transfer.
 func (a *auditor) applied(ctx context.Context, after, upTo int64) error {
+	return a.posted(ctx, `e.no > $1 AND e.no <= $2`, after, upTo)
+}
+
+// posted checks that each applied event in scope has a transfer.
+func (a *auditor) posted(ctx context.Context, scope string, args ...any) error {
 	found, err := a.Pool.Query(ctx, `
 		SELECT e.no, e.source, e.event_id, e.variant
 		FROM events e
-		WHERE e.no > $1 AND e.no <= $2 AND e.outcome = 'applied'
+		WHERE `+scope+` AND e.outcome = 'applied'
 		  AND NOT EXISTS (SELECT FROM transfers t WHERE t.event_no = e.no)
-		ORDER BY e.no`, after, upTo)
+		ORDER BY e.no`, args...)
 	if err != nil {
 		return fmt.Errorf("find applied events without transfers: %w", err)
 	}

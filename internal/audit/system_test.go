@@ -2,12 +2,14 @@ package audit_test
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -74,7 +76,19 @@ func newSystem(t *testing.T) *system {
 		}
 	}
 	require.NoError(t, stream.Ensure(t.Context(), conn.JS, cat.Config.NATS))
-	return &system{t: t, cat: cat, pool: pgtest.Open(t, url, postgres.Owner), js: conn.JS}
+	s := &system{t: t, cat: cat, pool: pgtest.Open(t, url, postgres.Owner), js: conn.JS}
+	s.lead()
+	return s
+}
+
+// lead keeps the workers of the test from auditing, too.
+func (s *system) lead() {
+	s.t.Helper()
+	conn, err := pgx.ConnectConfig(s.t.Context(), s.pool.Config().ConnConfig)
+	require.NoError(s.t, err)
+	s.t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	_, err = conn.Exec(s.t.Context(), `SELECT pg_advisory_lock(hashtextextended('onceledger keeper of ' || current_schema(), 0))`)
+	require.NoError(s.t, err)
 }
 
 // work runs a worker until the returned stop is called or the test ends.
@@ -195,4 +209,14 @@ func payment(id, payment string, amount string, more string) *envelope.Event {
 
 func event(id, typ, body string) *envelope.Event {
 	return &envelope.Event{Source: "shop", ID: id, Type: typ, Time: time.Unix(1_700_000_000, 0), ContentType: "application/json", Data: []byte(body)}
+}
+
+// hash is the SHA-256 of a stored message's body.
+func (s *system) hash(seq uint64) [32]byte {
+	s.t.Helper()
+	events, err := s.js.Stream(s.t.Context(), stream.Events)
+	require.NoError(s.t, err)
+	raw, err := events.GetMsg(s.t.Context(), seq)
+	require.NoError(s.t, err)
+	return sha256.Sum256(raw.Data)
 }

@@ -36,9 +36,11 @@ type Config struct {
 
 	Receiver Receiver
 	Worker   Worker
+	Keeper   Keeper
 	NATS     NATS
 	Database Database
 	Redis    Redis
+	Alerts   Alerts
 	Retry    Retry
 	Assets   []Asset
 	Accounts []Account
@@ -63,6 +65,25 @@ type Worker struct {
 	Admin string
 	// AckWait is how long the broker waits before it gives a message to another worker. Default 30s.
 	AckWait time.Duration
+}
+
+// Keeper configures the standing upkeep, which one worker at a time does.
+type Keeper struct {
+	// Interval is how often what arrived is audited and what is missing sent
+	// again. Default 1m.
+	Interval time.Duration
+	// Keep is how long messages stay in EVENTS for inspection and replay, and
+	// how old a backup of Postgres may be. Default 72h.
+	Keep time.Duration
+	// Trim is "full" (when EVENTS fills, default) or "age" (as soon as messages
+	// are older than Keep).
+	Trim string
+	// BacklogAlert is how old an undecided message may be before a person is
+	// told. Default 1h.
+	BacklogAlert time.Duration
+	// Compensate is "on" (default) or "off": whether parked events are sent again
+	// without a person, where that can help.
+	Compensate string
 }
 
 // NATS configures the broker.
@@ -90,6 +111,18 @@ type Database struct {
 type Redis struct {
 	// URL is REDIS_URL.
 	URL Secret
+}
+
+// Alerts configures where conflicts are reported, as Standard Webhooks.
+type Alerts struct {
+	// URL is ALERTS_URL; empty: nobody is told. It may hold a token, and so is a
+	// secret. It is https, or http to this machine.
+	URL Secret
+	// Secret is ALERTS_SECRET: whsec_ and base64 of 24 to 64 bytes. It signs.
+	Secret Secret
+	// Network is "public" (default), or "private" where the receiver may have an
+	// address of a private network.
+	Network string
 }
 
 // Retry is the budget of an event whose failure may pass.

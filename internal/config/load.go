@@ -98,6 +98,9 @@ func (r *reader) override(k keys) {
 
 // finish looks at what distant keys say together and completes overrides.
 func (c *Config) finish(r *reader) {
+	if c.Alerts.URL.IsZero() != c.Alerts.Secret.IsZero() && len(r.faults) == 0 {
+		r.fault(Pos{}, "alerts", "url and secret belong together; give both or neither")
+	}
 	codes := map[string]Pos{}
 	for i, asset := range c.Assets {
 		repeated(r, codes, asset.Code, fmt.Sprintf("assets[%d].code", i))

@@ -27,7 +27,9 @@ func defaults() *Config {
 	return &Config{
 		Receiver: Receiver{Listen: "127.0.0.1:8080", Admin: "127.0.0.1:9080", MaxBody: 1_000_000},
 		Worker:   Worker{Admin: "127.0.0.1:9081", AckWait: 30 * time.Second},
+		Keeper:   Keeper{Interval: time.Minute, Keep: 72 * time.Hour, Trim: "full", BacklogAlert: time.Hour, Compensate: "on"},
 		NATS:     NATS{URL: "nats://127.0.0.1:4222", Replicas: 1, EventsMaxBytes: 8 << 30, DLQMaxBytes: 2 << 30},
+		Alerts:   Alerts{Network: "public"},
 		Retry:    Retry{Attempts: 10, Age: 24 * time.Hour, Base: time.Second, Cap: 10 * time.Minute},
 	}
 }
@@ -43,6 +45,13 @@ func fileKeys(c *Config) keys {
 		"worker": mapping(keys{
 			"admin":    address(&c.Worker.Admin, "WORKER_ADMIN"),
 			"ack_wait": duration(&c.Worker.AckWait, time.Second, time.Hour),
+		}),
+		"keeper": mapping(keys{
+			"interval":      duration(&c.Keeper.Interval, time.Second, 24*time.Hour),
+			"keep":          duration(&c.Keeper.Keep, time.Minute, 365*24*time.Hour),
+			"trim":          oneOf(&c.Keeper.Trim, "full", "age"),
+			"backlog_alert": duration(&c.Keeper.BacklogAlert, time.Second, 90*24*time.Hour),
+			"compensate":    oneOf(&c.Keeper.Compensate, "on", "off"),
 		}),
 		"nats": mapping(keys{
 			"url": setting("NATS_URL", true, checkURL(true, "nats", "tls", "ws", "wss"),
@@ -61,6 +70,11 @@ func fileKeys(c *Config) keys {
 		"redis": mapping(keys{
 			"url": setting("REDIS_URL", true, checkURL(false, "redis", "rediss", "unix"),
 				func(s string) { c.Redis.URL = NewSecret(s) }),
+		}),
+		"alerts": mapping(keys{
+			"url":     setting("ALERTS_URL", true, checkAlertURL, func(s string) { c.Alerts.URL = NewSecret(s) }),
+			"secret":  setting("ALERTS_SECRET", true, checkAlertSecret, func(s string) { c.Alerts.Secret = NewSecret(s) }),
+			"network": oneOf(&c.Alerts.Network, "public", "private"),
 		}),
 		"retry":    retry(&c.Retry),
 		"assets":   items(&c.Assets, maxAssets, assetKeys),

@@ -39,8 +39,19 @@ type Event struct {
 	Created   time.Time  `json:"created_at"`
 	Decided   time.Time  `json:"decided_at"`
 	Transfers []Transfer `json:"transfers"`
+	// Actions are what operators, and the system on their behalf, did to it.
+	Actions []Action `json:"actions,omitempty"`
 	// Conflicts are deliveries with another content under the same id.
 	Conflicts []Event `json:"conflicts,omitempty"`
+}
+
+// Action is who did what to an event, and why.
+type Action struct {
+	At     time.Time `json:"at"`
+	Actor  string    `json:"actor"`
+	Verb   string    `json:"verb"`
+	Note   string    `json:"note,omitempty"`
+	Detail any       `json:"detail,omitempty"`
 }
 
 // Transfer is a posted transfer.
@@ -73,6 +84,9 @@ func ShowEvent(ctx context.Context, s *Session, source, id string) error {
 	}
 	events, err := describe(ctx, pool, rows)
 	if err != nil {
+		return err
+	}
+	if err := addActions(ctx, pool, events); err != nil {
 		return err
 	}
 	event := events[0]
@@ -128,6 +142,26 @@ func describe(ctx context.Context, pool *pgxpool.Pool, rows []*dedupe.Row) ([]Ev
 	return events, nil
 }
 
+// addActions reads what was done to events.
+func addActions(ctx context.Context, pool *pgxpool.Pool, events []Event) error {
+	numbers := make([]int64, len(events))
+	for i, e := range events {
+		numbers[i] = e.Number
+	}
+	done, err := dedupe.ActionsOn(ctx, pool, numbers)
+	if err != nil {
+		return err
+	}
+	for i := range events {
+		for _, a := range done[events[i].Number] {
+			events[i].Actions = append(events[i].Actions, Action{
+				At: a.At.UTC(), Actor: a.Actor, Verb: string(a.Verb), Note: a.Note, Detail: a.Detail,
+			})
+		}
+	}
+	return nil
+}
+
 func eventOf(r *dedupe.Row) Event {
 	e := Event{
 		Source: r.Source, ID: r.ID, Variant: r.Variant, Number: r.No, Type: r.Type,
@@ -156,7 +190,7 @@ func (e *Event) print(s *Session) error {
 	t.optional("reason", e.Reason)
 	t.optional("error", e.Error)
 	t.optional("hint", e.Hint)
-	if e.DLQSeq != 0 {
+	if e.DLQSeq != 0 && e.State == string(dedupe.Failed) {
 		t.row("dead letter", fmt.Sprintf("%d; see: onceledger dlq show %d", e.DLQSeq, e.DLQSeq))
 	}
 	t.row("attempts", fmt.Sprintf("%d failed, %d redrives", e.Attempts, e.Redrives))
@@ -180,14 +214,35 @@ func (e *Event) print(s *Session) error {
 			return err
 		}
 	}
-	if len(e.Conflicts) == 0 {
-		return nil
+	if err := s.printActions(e); err != nil || len(e.Conflicts) == 0 {
+		return err
 	}
 	fmt.Fprintf(s.Out, "\n%s with another content under this id:\n", count(len(e.Conflicts), "delivery"))
 	t = newTable(s.Out, "MESSAGE", "STATE", "REASON", "DEAD LETTER", "DECIDED", "ERROR")
 	for _, c := range e.Conflicts {
 		t.row(fmt.Sprint(c.Seq), c.standing(), c.Reason, number(c.DLQSeq), when(c.Decided), c.Error)
 	}
+	return t.flush()
+}
+
+// printActions prints what was done to the event and to its conflicts.
+func (s *Session) printActions(e *Event) error {
+	t := newTable(s.Out, "DONE", "BY", "ACTION", "TO", "NOTE")
+	n := 0
+	for _, each := range append([]Event{*e}, e.Conflicts...) {
+		to := "event"
+		if each.Variant != "" {
+			to = "conflict of message " + fmt.Sprint(each.Seq)
+		}
+		for _, a := range each.Actions {
+			n++
+			t.row(when(a.At), a.Actor, a.Verb, to, a.Note)
+		}
+	}
+	if n == 0 {
+		return nil
+	}
+	fmt.Fprintln(s.Out)
 	return t.flush()
 }
 

@@ -50,8 +50,11 @@ type Session struct {
 	Env func(string) (string, bool)
 	// Name is how this program was called; empty means onceledger.
 	Name string
-	// Out is where results go.
-	Out io.Writer
+	// Out is where results go, and Err what is none: questions and progress.
+	Out, Err io.Writer
+	// In is the keyboard, and Terminal whether a person sits at it and sees Err.
+	In       io.Reader
+	Terminal bool
 
 	stack *devstack.Addresses
 }

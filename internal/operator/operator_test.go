@@ -37,6 +37,7 @@ func TestCommands(t *testing.T) {
 		&envelope.Event{Source: "nowhere", ID: "evt_5", Type: "paid", Data: []byte{0xff, 0x00}},
 		escape,
 	)
+	s.renumber()
 
 	s.golden("event", func(ctx context.Context, o *operator.Session) error {
 		return operator.ShowEvent(ctx, o, "shop", "evt_1")
@@ -53,10 +54,10 @@ func TestCommands(t *testing.T) {
 		return operator.ShowStatement(ctx, o, "purse:a", "EUR", "", 1)
 	})
 	s.golden("dlq", func(ctx context.Context, o *operator.Session) error {
-		return operator.ListLetters(ctx, o, dlq.Filter{})
+		return operator.ListLetters(ctx, o, operator.LetterQuery{})
 	})
 	s.golden("dlq_conflict", func(ctx context.Context, o *operator.Session) error {
-		return operator.ListLetters(ctx, o, dlq.Filter{Reason: dlq.IDConflict})
+		return operator.ListLetters(ctx, o, operator.LetterQuery{Reason: "id_conflict"})
 	})
 	s.golden("letter", func(ctx context.Context, o *operator.Session) error { return operator.ShowLetter(ctx, o, 1, false) })
 	s.golden("letter_stale", func(ctx context.Context, o *operator.Session) error { return operator.ShowLetter(ctx, o, 2, false) })
@@ -95,7 +96,7 @@ func TestCommands(t *testing.T) {
 	})
 	t.Run("no text from outside reaches the terminal as control characters", func(t *testing.T) {
 		out, err := s.run(false, func(ctx context.Context, o *operator.Session) error {
-			return operator.ListLetters(ctx, o, dlq.Filter{})
+			return operator.ListLetters(ctx, o, operator.LetterQuery{})
 		})
 		require.NoError(t, err)
 		require.NotContains(t, out, "\x1b")
@@ -127,7 +128,7 @@ func TestCommands(t *testing.T) {
 				return operator.ShowStatement(ctx, o, "purse:a", "EUR", "x", 1)
 			},
 			"--reason \"none\" is unknown": func(ctx context.Context, o *operator.Session) error {
-				return operator.ListLetters(ctx, o, dlq.Filter{Reason: "none"})
+				return operator.ListLetters(ctx, o, operator.LetterQuery{Reason: "none"})
 			},
 		} {
 			_, err := s.run(false, command)

@@ -94,7 +94,7 @@ func TestCheckSchema(t *testing.T) {
 			pgtest.Exec(t, url, `DELETE FROM `+table+` WHERE version_id = (SELECT max(version_id) FROM `+table+`)`)
 			err := postgres.CheckSchema(t.Context(), pgtest.Open(t, url, postgres.Worker))
 			require.ErrorIs(t, err, postgres.ErrSchema)
-			require.ErrorContains(t, err, table+" is at 0")
+			require.ErrorContains(t, err, table+" is at ")
 			require.ErrorContains(t, err, "run `onceledger migrate`")
 		})
 		t.Run("a newer "+table+" is refused", func(t *testing.T) {

@@ -54,7 +54,7 @@ func TestCoalescer(t *testing.T) {
 		t.Parallel()
 		current := epoch{}
 		c := newCoalescer(time.Now, func() epoch { return current })
-		for _, next := range []epoch{{1, 0}, {1, 1}, {2, 1}} {
+		for _, next := range []epoch{{1, 0, true}, {1, 1, true}, {2, 1, true}, {2, 1, false}} {
 			current = next
 			joined, err := c.do(t.Context(), keyed("a", ""), ok)
 			require.NoError(t, err)

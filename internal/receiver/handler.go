@@ -181,8 +181,6 @@ func (s *Server) report(d delivered) {
 		hint = "the broker refuses a message that is well formed; report it"
 	case tooLarge:
 		hint = "raise receiver.max_body, or the broker's max_payload"
-	case full:
-		hint = "see what keeps the workers from applying; raise nats.events_max_bytes"
 	default:
 		return
 	}

@@ -41,6 +41,7 @@ type metrics struct {
 	splits     prometheus.Counter
 	connected  prometheus.Gauge
 	durability *prometheus.GaugeVec
+	away       *prometheus.GaugeVec
 }
 
 const subsystem = "receiver"
@@ -72,8 +73,10 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			"1 while there is a connection to the broker."))),
 		durability: prometheus.NewGaugeVec(prometheus.GaugeOpts(opts("stream_durability",
 			"1 where the broker is known (verified) or said (assumed) to sync before it answers, 0 where nobody looked.")), []string{"proof"}),
+		away: prometheus.NewGaugeVec(prometheus.GaugeOpts(opts("service_unavailable",
+			"1 while the stream is missing, without a leader, or does not answer (events), or has no room (events_full).")), []string{"service"}),
 	}
-	reg.MustRegister(m.deliveries, m.faults, m.latency, m.batch, m.commit, m.failures, m.splits, m.connected, m.durability)
+	reg.MustRegister(m.deliveries, m.faults, m.latency, m.batch, m.commit, m.failures, m.splits, m.connected, m.durability, m.away)
 	return m
 }
 

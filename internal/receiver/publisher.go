@@ -171,11 +171,15 @@ func (p *publisher) close() {
 }
 
 // epoch says which continuous view of which stream we have. What was stored in
-// another epoch may be lost, so it is no proof that a message is there.
-type epoch struct{ connects, generation uint64 }
+// another epoch may be lost, so it is no proof that a message is there; nor is
+// anything while there is no connection.
+type epoch struct {
+	connects, generation uint64
+	connected            bool
+}
 
 func (p *publisher) epoch() epoch {
-	return epoch{p.nc.Stats().Reconnects, p.generation.Load()}
+	return epoch{p.nc.Stats().Reconnects, p.generation.Load(), p.link.away() == nil}
 }
 
 // stored notes the sequences of one commit. A commit's sequences lie above all
@@ -184,6 +188,12 @@ func (p *publisher) stored(first, last uint64) {
 	if first <= p.highest.Swap(last) {
 		p.generation.Add(1)
 	}
+}
+
+// forget starts another generation: the stream is another than before.
+func (p *publisher) forget() {
+	p.highest.Store(0)
+	p.generation.Add(1)
 }
 
 // alone publishes one message from the caller's goroutine.

@@ -68,6 +68,7 @@ func newRigOn(t testing.TB, at devstack.Addresses, options ...Option) *rig {
 
 	own := func(s *Server) {
 		s.publisher.stream = r.streamName()
+		s.keeper.make = nil
 		inner := s.observe
 		s.observe = func(what any) { inner(what); r.notify(what) }
 	}

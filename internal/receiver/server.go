@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/onceledger/onceledger/internal/catalog"
+	"github.com/onceledger/onceledger/internal/config"
 	"github.com/onceledger/onceledger/internal/stream"
 	"github.com/onceledger/onceledger/internal/telemetry"
 	"github.com/onceledger/onceledger/pkg/envelope"
@@ -47,6 +48,7 @@ type Server struct {
 	maxBody   int64
 	bodies    *semaphore.Weighted
 	publisher *publisher
+	keeper    *keeper
 	seen      *coalescer
 	sample    *sampler
 	metrics   *metrics
@@ -84,17 +86,41 @@ func NewServer(conn *stream.Conn, cat *catalog.Catalog, reg prometheus.Registere
 	}
 	s.observe = func(what any) {
 		s.metrics.observe(what)
-		if d, ok := what.(delivered); ok {
-			s.report(d)
+		switch o := what.(type) {
+		case delivered:
+			s.report(o)
+		case committed:
+			s.keeper.observe(o)
 		}
 	}
 	s.publisher = newPublisher(conn, stream.Events, func(what any) { s.observe(what) })
+	s.keeper = s.newKeeper(conn, cat.Config.NATS)
 	s.seen = newCoalescer(time.Now, s.publisher.epoch)
 	s.metrics.watch(reg, s.publisher)
 	for _, option := range options {
 		option(s)
 	}
 	return s
+}
+
+// newKeeper looks after EVENTS.
+func (s *Server) newKeeper(conn *stream.Conn, cfg config.NATS) *keeper {
+	outage := func(service, lost, back string) *telemetry.Outage {
+		gauge := s.metrics.away.WithLabelValues(service)
+		gauge.Set(0)
+		return &telemetry.Outage{Lost: lost, Back: back, Log: s.log, Gauge: gauge, Settle: keepSettle}
+	}
+	return &keeper{
+		publisher: s.publisher,
+		make: func(ctx context.Context) error {
+			s.log.Error().Str(telemetry.KeyStream, stream.Events).Str(telemetry.KeyHint, "what it held and was not applied is lost, unless its senders send again").
+				Msg("the stream is gone, making it again")
+			return stream.Ensure(ctx, conn.JS, cfg)
+		},
+		away: outage("events", "storing in "+stream.Events+" is unavailable, senders are told to send again", "storing in "+stream.Events+" is back"),
+		full: outage("events_full", stream.Events+" is full, senders are told to send again: see what keeps the workers from applying, or raise nats.events_max_bytes",
+			stream.Events+" has room again"),
+	}
 }
 
 // Serve answers on l until ctx ends, then stops in an order that loses nothing:
@@ -110,7 +136,10 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		MaxHeaderBytes:    headerBytes,
 		ErrorLog:          stdlog.New(s.log.With().Str(zerolog.LevelFieldName, zerolog.LevelErrorValue).Logger(), "", 0),
 	}
+	watching, stopWatching := context.WithCancel(ctx)
+	defer stopWatching()
 	var background errgroup.Group
+	background.Go(func() error { s.keeper.run(watching); return nil })
 	background.Go(func() error { s.publisher.run(); return nil })
 	background.Go(func() error { s.publisher.link.run(); return nil })
 
@@ -124,6 +153,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		drained <- s.drain(context.WithoutCancel(ctx), web)
 	}
 	err = errors.Join(err, <-drained)
+	stopWatching()
 	s.publisher.close()
 	s.publisher.link.close()
 	if err := errors.Join(err, background.Wait()); err != nil {

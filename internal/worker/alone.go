@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/nats-io/nats.go/jetstream"
@@ -15,30 +16,59 @@ import (
 	"github.com/onceledger/onceledger/pkg/ledger"
 )
 
-// alone decides one event in a transaction of its own, under the lock of its
-// row: events that wait, repeats with other bytes, and events that were blamed.
-func (l *loop) alone(ctx context.Context, it *item) error {
-	err := l.retry(ctx, func(ctx context.Context) error { return l.decideAlone(ctx, it, "", nil) })
+const (
+	// crashBudget is how many workers may die of one event before it is parked
+	// without being tried again.
+	crashBudget = 3
+	// trustDelivered is how often a delivery with other bytes than its event's
+	// row may come back before it is parked as a conflict without another look
+	// at what it means: looking may be what kills.
+	trustDelivered = 10
+)
+
+// alone gives one event an attempt of its own: events that wait, repeats with
+// other bytes, events that were blamed (cause), and those a worker may have
+// died of. The attempt is committed before it is made, so that it counts
+// whatever happens in it.
+func (l *loop) alone(ctx context.Context, it *item, cause error) error {
+	err := l.retry(ctx, func(ctx context.Context) error { return l.begin(ctx, it) })
+	if err == nil || verdictOf(err) != unavailable {
+		it.perhaps = dedupe.Attempt{} // the outcome is known
+	}
+	if err != nil || it.fate != undecided {
+		return err
+	}
+	if !it.understood || it.fault != nil {
+		it.understood, it.fault = false, nil
+		l.understand(ctx, []*item{it})
+	}
+	if cause == nil {
+		cause = it.fault
+	}
+	err = l.retry(ctx, func(ctx context.Context) error { return l.try(ctx, it, cause) })
 	if err != nil && verdictOf(err) == blame {
-		return l.accuse(ctx, it, err)
+		cause = err
+		if blamed(cause) == dlq.RetryBudget && l.w.streak.add(it.key, cause) {
+			return fmt.Errorf("%d events in a row failed alone with one error: %w", streakLength, errUnclassified(cause))
+		}
+		err = l.retry(ctx, func(ctx context.Context) error { return l.try(ctx, it, cause) })
+	}
+	if errors.Is(err, errFenced) {
+		it.ended()
+		it.wait(jitter(heldDelay))
+		return nil
 	}
 	return err
 }
 
-// accuse records that the event's own transaction failed with cause, which no
-// other event can be blamed for.
-func (l *loop) accuse(ctx context.Context, it *item, cause error) error {
-	reason := blamed(cause)
-	if reason == dlq.RetryBudget && l.w.streak.add(it.key, cause) {
-		return fmt.Errorf("%d events in a row failed alone with one error: %w", streakLength, errUnclassified(cause))
-	}
-	return l.retry(ctx, func(ctx context.Context) error { return l.decideAlone(ctx, it, reason, cause) })
-}
-
-// decideAlone is the transaction of alone. With a reason it does not try the
-// event again but records the failure.
-func (l *loop) decideAlone(ctx context.Context, it *item, reason dlq.Reason, cause error) error {
+// begin looks at the event's row, under its lock, and either settles the
+// delivery or commits that an attempt begins.
+func (l *loop) begin(ctx context.Context, it *item) error {
 	same, err := l.compare(ctx, it)
+	if err != nil {
+		return err
+	}
+	restarted, err := dedupe.Restarted(ctx, l.w.pool)
 	if err != nil {
 		return err
 	}
@@ -55,27 +85,28 @@ func (l *loop) decideAlone(ctx context.Context, it *item, reason dlq.Reason, cau
 	if err != nil {
 		return err
 	}
-	settle := it.settle
+	var settle func()
 	var write pgx.Batch
 	switch meaning := same(row); {
+	case meaning == dedupe.Unsure:
+		return fmt.Errorf("%w: event %s", ledger.ErrRace, it.key.ID) // the next look knows the row
+	case row.State == dedupe.Processing:
+		settle = l.takeOver(&write, it, row, restarted)
 	case row.Standing() && meaning == dedupe.Different:
 		if settle, err = l.conflict(ctx, tx, it, row); err != nil {
 			return err
 		}
 	case row.Terminal() && meaning == dedupe.Same:
-		settle = func() { it.duplicateOf(row) }
-	case row.State == dedupe.Failed && meaning == dedupe.Same:
-		it.row = row // its letter was never stored: whoever sees it stores it
-	case row.State == dedupe.Pending && meaning == dedupe.Same && row.RetryIn > minDelay:
-		settle = func() { it.wait(row.RetryIn) } // a copy must not spend the budget of the one that waits
-	case reason != "":
-		it.supersede(row)
-		l.refuse(&write, it, it.row, reason, cause)
-	default:
-		it.supersede(row)
-		if err := l.apply(ctx, tx, &write, it); err != nil {
+		if err := l.resolve(ctx, tx, it); err != nil {
 			return err
 		}
+		settle = func() { it.duplicateOf(row) }
+	case row.State == dedupe.Failed && meaning == dedupe.Same:
+		settle = func() { it.row = row; it.settle() } // its letter was never stored: whoever sees it stores it
+	case row.State == dedupe.Pending && meaning == dedupe.Same && row.RetryIn > minDelay:
+		settle = func() { it.wait(row.RetryIn) } // a copy must not spend the budget of the one that waits
+	default:
+		settle = it.start(&write, row)
 	}
 	if write.Len() > 0 {
 		if err := tx.SendBatch(ctx, &write).Close(); err != nil {
@@ -92,12 +123,83 @@ func (l *loop) decideAlone(ctx context.Context, it *item, reason dlq.Reason, cau
 	return nil
 }
 
+// start queues the begin of an attempt with this delivery's content.
+func (it *item) start(write *pgx.Batch, row *dedupe.Row) (settle func()) {
+	mine := *it.row
+	mine.No, mine.Attempts, mine.Redrives, mine.Crashes = row.No, row.Attempts, row.Redrives, row.Crashes
+	mine.FailingFor, mine.RetryIn, mine.DLQSeq = row.FailingFor, 0, 0
+	mine.State, mine.Outcome, mine.Reason, mine.Error = dedupe.Processing, "", row.Reason, row.Error
+	mine.Attempt = row.Attempt + 1
+	dedupe.Save(write, &mine, 0)
+	it.perhaps = dedupe.Attempt{No: mine.No, Number: mine.Attempt}
+	return func() { it.row, it.failed = &mine, mine.Attempts; it.began() }
+}
+
+// takeOver decides about an attempt that was begun and has not ended. This
+// delivery's own goes on. One that its worker was heard of within the ack wait
+// is under way: it belongs to a copy, or to a delivery of this very message that
+// expired before its worker came to it. Any other is dead: its worker died of
+// the event, unless the database was restarted in between.
+func (l *loop) takeOver(write *pgx.Batch, it *item, row *dedupe.Row, restarted time.Time) (settle func()) {
+	if it.marked && row.No == it.row.No && row.Attempt == it.row.Attempt {
+		return func() {}
+	}
+	if rest := l.w.ackWait - row.BegunFor; rest > 0 {
+		return func() { it.wait(min(rest, heldDelay) + jitter(minDelay)) }
+	}
+	if row.Decided.After(restarted) {
+		row.Crashes++
+	}
+	if row.Crashes < crashBudget {
+		return it.start(write, row)
+	}
+	row.State, row.Reason = dedupe.Failed, string(dlq.CrashBudget)
+	row.Error = fmt.Sprintf("%d workers ended while they tried this event", row.Crashes)
+	dedupe.Save(write, row, 0)
+	return func() { it.row = row; it.ended(); it.settle() }
+}
+
+// try is the attempt: it decides the event under the fence of its number, or
+// records the cause for which it failed.
+func (l *loop) try(ctx context.Context, it *item, cause error) error {
+	tx, err := l.w.pool.Begin(ctx)
+	if err != nil {
+		return fmt.Errorf("begin: %w", err)
+	}
+	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }() // after a commit it does nothing
+
+	var fence, write pgx.Batch
+	held := dedupe.Fence(&fence, []*dedupe.Row{it.row})
+	if err := tx.SendBatch(ctx, &fence).Close(); err != nil {
+		return fmt.Errorf("lock attempt: %w", err)
+	}
+	if !held.New(it.row.No) {
+		return errFenced
+	}
+	it.intend()
+	if cause != nil {
+		l.refuse(&write, it, it.row, blamed(cause), cause)
+	} else if err := l.apply(ctx, tx, &write, it); err != nil {
+		return err
+	}
+	if err := tx.SendBatch(ctx, &write).Close(); err != nil {
+		return fmt.Errorf("save event: %w", err)
+	}
+	if err := tx.Commit(ctx); err != nil {
+		return fmt.Errorf("commit: %w", err)
+	}
+	it.ended()
+	it.settle()
+	return nil
+}
+
 // own returns the row of key, locked: the one that is there, or a new one that
 // waits to be decided.
 func (l *loop) own(ctx context.Context, tx pgx.Tx, it *item, key dedupe.Key) (*dedupe.Row, error) {
 	fresh := *it.row
 	fresh.No, fresh.Key, fresh.State, fresh.Outcome, fresh.Reason, fresh.Error = l.numbers.Take(), key, dedupe.Pending, "", "", ""
-	fresh.Attempts, fresh.Redrives, fresh.DLQSeq, fresh.FailingFor, fresh.RetryIn = 0, 0, 0, 0, 0
+	fresh.Attempts, fresh.Attempt, fresh.Crashes, fresh.Redrives = 0, 0, 0, 0
+	fresh.DLQSeq, fresh.FailingFor, fresh.RetryIn = 0, 0, 0
 	var b pgx.Batch
 	reserved := dedupe.Reserve(&b, []*dedupe.Row{&fresh})
 	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
@@ -111,17 +213,6 @@ func (l *loop) own(ctx context.Context, tx pgx.Tx, it *item, key dedupe.Key) (*d
 		err = fmt.Errorf("%w: event %s", ledger.ErrRace, key.ID)
 	}
 	return row, err
-}
-
-// supersede gives the row of the event the content of this delivery, and keeps
-// its number and history.
-func (it *item) supersede(row *dedupe.Row) {
-	mine := *it.row
-	mine.No, mine.Attempts, mine.Redrives = row.No, row.Attempts, row.Redrives
-	it.failed = row.Attempts
-	mine.FailingFor, mine.RetryIn, mine.DLQSeq = row.FailingFor, 0, 0
-	it.row = &mine
-	it.intend()
 }
 
 // apply decides the event on its merits and queues its row.
@@ -158,6 +249,9 @@ func (l *loop) conflict(ctx context.Context, tx pgx.Tx, it *item, standing *dedu
 		return func() { it.duplicateOf(row) }, nil
 	}
 	it.row = row
+	if it.standing, err = readStanding(ctx, tx, standing); err != nil {
+		return nil, err
+	}
 	if row.State != dedupe.Failed {
 		row.State, row.Reason = dedupe.Failed, string(dlq.IDConflict)
 		row.Error = fmt.Sprintf("event number %d (message %d) stands under this id with another content", standing.No, standing.Seq)
@@ -175,7 +269,8 @@ func (l *loop) conflict(ctx context.Context, tx pgx.Tx, it *item, standing *dedu
 	}, nil
 }
 
-// compare returns how the delivery's content compares to a row. Where the rules
+// compare returns how the delivery's content compares to a row: Unsure only to
+// one that has come since, which the delivery must be understood for. Where the rules
 // have changed since the row was written, it reads the row's message again and
 // lets today's rules say what both mean, before any lock is taken.
 func (l *loop) compare(ctx context.Context, it *item) (func(*dedupe.Row) dedupe.Sameness, error) {
@@ -184,8 +279,19 @@ func (l *loop) compare(ctx context.Context, it *item) (func(*dedupe.Row) dedupe.
 		return nil, err
 	}
 	row := known[it.key]
+	if row != nil && row.BodyHash != it.content.BodyHash && !it.understood {
+		if it.delivered > trustDelivered {
+			return func(*dedupe.Row) dedupe.Sameness { return dedupe.Different }, nil
+		}
+		l.understand(ctx, []*item{it})
+	}
 	if row == nil || it.content.Compare(row.Content) != dedupe.Unsure {
-		return func(r *dedupe.Row) dedupe.Sameness { return definite(it.content.Compare(r.Content)) }, nil
+		return func(r *dedupe.Row) dedupe.Sameness {
+			if !it.understood && r.BodyHash != it.content.BodyHash {
+				return dedupe.Unsure // it came meanwhile, and nobody knows yet what this one means
+			}
+			return definite(it.content.Compare(r.Content))
+		}, nil
 	}
 	today, err := l.reread(ctx, row)
 	if err != nil {

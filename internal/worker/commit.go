@@ -44,7 +44,7 @@ func (l *loop) commit(ctx context.Context, items []*item) error {
 		return err
 	}
 	if len(items) == 1 {
-		return l.accuse(ctx, items[0], err)
+		return l.alone(ctx, items[0], err)
 	}
 	l.w.metrics.bisected.Inc()
 	half := len(items) / 2
@@ -66,6 +66,10 @@ func (l *loop) retry(ctx context.Context, transaction func(context.Context) erro
 			return err
 		}
 		l.w.metrics.again.Inc()
+		if timedOut(err) {
+			l.w.slow.Down(err)
+			l.w.slow.Up() // once nothing has timed out for a while
+		}
 		select {
 		case <-time.After(jitter(againDelay)):
 		case <-ctx.Done():
@@ -76,8 +80,10 @@ func (l *loop) retry(ctx context.Context, transaction func(context.Context) erro
 
 // transact is the fast path: two round trips for the whole batch. The first
 // locks, in the order events, operations, limited accounts; the second writes
-// what was decided in between, and commits.
+// what was decided in between, and commits. Items are either all new, or all
+// marked: then their rows are there, and are locked instead of inserted.
 func (l *loop) transact(ctx context.Context, items []*item) error {
+	marked := items[0].marked
 	conn, err := l.w.pool.Acquire(ctx)
 	if err != nil {
 		return fmt.Errorf("acquire connection: %w", err)
@@ -90,7 +96,9 @@ func (l *loop) transact(ctx context.Context, items []*item) error {
 
 	rows, postings := make([]*dedupe.Row, len(items)), make([]*ledger.Posting, 0, len(items))
 	for i, it := range items {
-		it.row.No = l.numbers.Take()
+		if !it.marked {
+			it.row.No = l.numbers.Take()
+		}
 		it.intend()
 		rows[i] = it.row
 		if it.posting != nil {
@@ -99,7 +107,11 @@ func (l *loop) transact(ctx context.Context, items []*item) error {
 	}
 	var first, second pgx.Batch
 	first.Queue("BEGIN")
-	reserved := dedupe.Reserve(&first, rows)
+	reserve := dedupe.Reserve
+	if marked {
+		reserve = dedupe.Fence
+	}
+	reserved := reserve(&first, rows)
 	book := ledger.NewBatch(l.w.limit, postings)
 	book.Reserve(&first)
 	if err := conn.SendBatch(ctx, &first).Close(); err != nil {
@@ -128,6 +140,7 @@ func (l *loop) transact(ctx context.Context, items []*item) error {
 	l.w.reportOverdrawn(book.Overdrawn())
 	for _, it := range items {
 		if reserved.New(it.row.No) {
+			it.ended()
 			it.settle()
 			if it.row.Outcome == dedupe.Applied {
 				l.w.streak.reset()
@@ -163,11 +176,12 @@ func readKnown(ctx context.Context, conn *pgxpool.Conn, items []*item, reserved 
 func (l *loop) rewrite(b *pgx.Batch, it *item) {
 	p := it.posting
 	switch {
-	case p == nil:
-	case p.Err != nil:
+	case p != nil && p.Err != nil:
 		l.refuse(b, it, it.row, refusal(p.Err), p.Err)
-	case len(p.Posted) == 0:
+	case p != nil && len(p.Posted) == 0:
 		it.row.Outcome = dedupe.DuplicateOperation
+		dedupe.Save(b, it.row, 0)
+	case it.marked:
 		dedupe.Save(b, it.row, 0)
 	}
 }
@@ -205,11 +219,19 @@ func (it *item) settle() {
 // judge compares a delivery with the row that was there before it. Whatever is
 // not plainly a duplicate is decided under that row's lock.
 func (it *item) judge(row *dedupe.Row) {
-	if row != nil && row.Terminal() && it.content.Compare(row.Content) == dedupe.Same {
+	it.ended() // if it was, somebody else has taken it over
+	same := row != nil && (it.content.BodyHash == row.BodyHash || it.understood && it.content.Compare(row.Content) == dedupe.Same)
+	switch {
+	case same && it.event.Redrive > 0 && it.content.BodyHash != row.BodyHash:
+		it.fate = lonely // a conflict that was sent again, perhaps: its own row has to end too
+	case same && row.Terminal():
 		it.duplicateOf(row)
-		return
+	case same && row.State == dedupe.Failed: // its letter was never stored: whoever sees it stores it
+		it.row = row
+		it.settle()
+	default:
+		it.fate = lonely
 	}
-	it.fate = lonely
 }
 
 // reportOverdrawn tells a person of accounts that a fact took past a limit which

@@ -6,8 +6,6 @@ import (
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/rs/zerolog"
 
 	"github.com/onceledger/onceledger/internal/telemetry"
 )
@@ -19,45 +17,21 @@ const (
 	probeMost  = 2 * time.Second
 	// probeTimeout bounds one probe.
 	probeTimeout = 3 * time.Second
+	// idleTrial is how long the gate waits for a batch to prove what a probe
+	// has found; where none comes, the probe alone must do.
+	idleTrial = time.Second
 )
 
-// outage turns many errors of one service into one log line when it is lost and
-// one when it is back, and a gauge in between.
-type outage struct {
-	name  string
-	log   zerolog.Logger
-	gauge prometheus.Gauge
-
-	mu    sync.Mutex
-	since time.Time
-}
-
-func (o *outage) down(err error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if !o.since.IsZero() {
-		return
-	}
-	o.since = time.Now()
-	o.gauge.Set(1)
-	o.log.Warn().Err(err).Msg(o.name + " is unavailable, nothing is lost and no attempt is counted")
-}
-
-func (o *outage) up() {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.since.IsZero() {
-		return
-	}
-	o.log.Info().Dur(telemetry.KeyDuration, time.Since(o.since)).Msg(o.name + " is back")
-	o.since = time.Time{}
-	o.gauge.Set(0)
-}
-
 // gate holds the loops back while Postgres is unavailable. When a probe finds
-// it again, one loop goes first; the others follow once its batch is through.
+// it again, one loop goes first; the others follow once its batch is through,
+// and only then is the outage over.
+//
+//	open ──batch met an outage──▶ closed ──probe──▶ half open ──a loop──▶ trial
+//	  ▲                              ▲                  │ nobody comes      │
+//	  │                              └──────────────────│───────────────────┤ fails
+//	  └─────────────────────────────────────────────────┴───────────────────┘ through
 type gate struct {
-	*outage
+	*telemetry.Outage
 	probe func(context.Context) error
 
 	mu      sync.Mutex
@@ -74,8 +48,8 @@ const (
 	trial    // one loop tries
 )
 
-func newGate(o *outage, probe func(context.Context) error) *gate {
-	return &gate{outage: o, probe: probe, changed: make(chan struct{})}
+func newGate(o *telemetry.Outage, probe func(context.Context) error) *gate {
+	return &gate{Outage: o, probe: probe, changed: make(chan struct{})}
 }
 
 // wait returns when the caller may go on.
@@ -108,19 +82,26 @@ func (g *gate) turn(to gateState) {
 // close holds the loops back: a batch met err.
 func (g *gate) close(err error) {
 	g.mu.Lock()
+	defer g.mu.Unlock()
 	if g.state != closed {
 		g.turn(closed)
 	}
-	g.mu.Unlock()
-	g.down(err)
+	g.Down(err)
 }
 
 // passed lets everybody go on: a batch is through.
-func (g *gate) passed() {
+func (g *gate) passed() { g.open(halfOpen, trial) }
+
+// open opens the gate if it is in one of these states.
+func (g *gate) open(from ...gateState) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.state == trial || g.state == halfOpen {
-		g.turn(open)
+	for _, state := range from {
+		if g.state == state {
+			g.turn(open)
+			g.Up()
+			return
+		}
 	}
 }
 
@@ -132,10 +113,12 @@ func (g *gate) run(ctx context.Context) error {
 		g.mu.Lock()
 		state, changed := g.state, g.changed
 		g.mu.Unlock()
-		var due <-chan time.Time
+		var due, idle <-chan time.Time
 		switch state {
 		case closed:
 			due = time.After(wait.NextBackOff())
+		case halfOpen:
+			idle = time.After(idleTrial)
 		case open:
 			wait.Reset()
 		}
@@ -145,6 +128,8 @@ func (g *gate) run(ctx context.Context) error {
 		case <-changed:
 		case <-due:
 			g.try(ctx)
+		case <-idle:
+			g.open(halfOpen)
 		}
 	}
 }
@@ -155,7 +140,6 @@ func (g *gate) try(ctx context.Context) {
 	if g.probe(ctx) != nil {
 		return
 	}
-	g.up()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.state == closed {

@@ -3,6 +3,7 @@ package worker
 import (
 	"crypto/sha256"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -33,18 +34,32 @@ const (
 // item is one delivery on its way through a batch.
 type item struct {
 	msg       jetstream.Msg
+	stream    time.Time // the incarnation it was delivered from
 	seq       uint64
 	stored    time.Time
 	delivered uint64
 
-	event    *envelope.Event
-	key      dedupe.Key
-	content  dedupe.Content
-	decision rules.Decision
+	event   *envelope.Event
+	key     dedupe.Key
+	content dedupe.Content // BodyHash from the start, the rest once understood
+
+	// understood is set once the rules have said what the event is: decision.
+	// fault is why they could not: they panicked, or took too long.
+	understood bool
+	decision   rules.Decision
+	fault      error
 
 	// row is the event's row as this delivery would have it, or has found it.
 	row     *dedupe.Row
 	posting *ledger.Posting
+	// standing is the event that came first, where this one is a conflict.
+	standing *standing
+	// marked is set while row is an attempt that this delivery has begun, and
+	// lease names it for whoever keeps it alive; perhaps is one whose begin was
+	// sent to Postgres and not answered.
+	marked  bool
+	lease   atomic.Pointer[dedupe.Attempt]
+	perhaps dedupe.Attempt
 	// failed is how many attempts had failed before this one.
 	failed int
 	// copies are deliveries of the same bytes that share this one's fate.
@@ -52,6 +67,7 @@ type item struct {
 
 	fate  fate
 	delay time.Duration
+	owed  bool // undecided, and answered once its attempt is given back
 	// outcome is the word the metrics use; empty means returned.
 	outcome string
 }
@@ -64,6 +80,18 @@ const (
 	outcomeWaiting     = "waiting" // refused for now, or its claim is held
 	outcomeReturned    = "returned"
 )
+
+// began notes that the item's row is an attempt of its own now.
+func (it *item) began() {
+	it.marked = true
+	it.lease.Store(&dedupe.Attempt{No: it.row.No, Number: it.row.Attempt})
+}
+
+// ended notes that it no longer is.
+func (it *item) ended() {
+	it.marked = false
+	it.lease.Store(nil)
+}
 
 // ack settles the item as finished.
 func (it *item) ack(outcome string) {
@@ -84,32 +112,32 @@ func (it *item) duplicateOf(row *dedupe.Row) {
 	it.ack(outcomeDuplicate)
 }
 
-// read decodes a delivery and lets its source's rules decide. What cannot be
-// decoded gets a key of its own, the same at each delivery, and is parked.
-func (w *worker) read(msg jetstream.Msg) (*item, error) {
+// delivery is a message with the incarnation of the stream that it is from.
+type delivery struct {
+	jetstream.Msg
+	stream time.Time
+}
+
+// decode reads a delivery's envelope. What has none gets a key of its own, the
+// same at each delivery, and is parked.
+func (w *worker) decode(d delivery) (*item, error) {
+	msg := d.Msg
 	meta, err := msg.Metadata()
 	if err != nil {
 		return nil, fmt.Errorf("read message metadata: %w", err)
 	}
-	it := &item{msg: msg, seq: meta.Sequence.Stream, stored: meta.Timestamp, delivered: meta.NumDelivered}
-	incarnation := w.incarnation()
+	it := &item{msg: msg, stream: d.stream, seq: meta.Sequence.Stream, stored: meta.Timestamp, delivered: meta.NumDelivered}
 	it.event, err = envelope.Decode(msg.Headers(), msg.Data())
 	if err != nil {
-		key := dedupe.Unreadable(dedupe.Position{StreamCreated: incarnation, Seq: it.seq})
+		key := dedupe.Unreadable(dedupe.Position{StreamCreated: it.stream, Seq: it.seq})
 		it.event = &envelope.Event{Source: key.Source, ID: key.ID, Time: it.stored, Data: msg.Data()}
-		it.decision = unreadable(dlq.BadEnvelope, msg.Data(), err)
-	} else {
-		it.decision = w.decide(it.event)
+		it.understood, it.decision = true, unreadable(dlq.BadEnvelope, msg.Data(), err)
 	}
 	it.key = dedupe.Key{Source: it.event.Source, ID: it.event.ID}
-	it.content = dedupe.Content{
-		BodyHash:    sha256.Sum256(msg.Data()),
-		Fingerprint: it.decision.Fingerprint,
-		Rules:       w.rulesVersion(it.event.Source),
-	}
+	it.content = dedupe.Content{BodyHash: sha256.Sum256(msg.Data()), Fingerprint: it.decision.Fingerprint}
 	it.row = &dedupe.Row{
 		Key: it.key, Type: it.event.Type, Occurred: it.event.Time, Content: it.content,
-		Position: dedupe.Position{StreamCreated: incarnation, Seq: it.seq},
+		Position: dedupe.Position{StreamCreated: it.stream, Seq: it.seq},
 	}
 	return it, nil
 }

@@ -6,12 +6,17 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/onceledger/onceledger/pkg/dedupe"
 )
+
+// aliveShare is the part of the ack wait after which the broker is told that a
+// batch is still in work: two such messages may be lost.
+const aliveShare = 3
 
 // loop works batch after batch. A worker runs two: while one waits for
 // Postgres, the other decodes.
@@ -39,12 +44,12 @@ func (l *loop) run(ctx context.Context) error {
 
 // gather waits for a delivery and lingers a moment for more: small batches cost
 // several times as much an event. It returns none when the deliveries end.
-func (l *loop) gather() []jetstream.Msg {
+func (l *loop) gather() []delivery {
 	first, ok := <-l.w.deliveries
 	if !ok {
 		return nil
 	}
-	msgs := append(make([]jetstream.Msg, 0, l.w.tuning.Batch), first)
+	msgs := append(make([]delivery, 0, l.w.tuning.Batch), first)
 	linger := time.NewTimer(l.w.tuning.Linger)
 	defer linger.Stop()
 	for len(msgs) < l.w.tuning.Batch {
@@ -62,11 +67,11 @@ func (l *loop) gather() []jetstream.Msg {
 }
 
 // process decides a batch and answers each of its deliveries.
-func (l *loop) process(ctx context.Context, msgs []jetstream.Msg) {
+func (l *loop) process(ctx context.Context, msgs []delivery) {
 	began := time.Now()
 	items := make([]*item, 0, len(msgs))
 	for _, msg := range msgs {
-		it, err := l.w.read(msg)
+		it, err := l.w.decode(msg)
 		if err != nil {
 			l.w.metrics.answersLost.Inc() // not a JetStream delivery: nobody waits for an answer
 			continue
@@ -74,6 +79,7 @@ func (l *loop) process(ctx context.Context, msgs []jetstream.Msg) {
 		items = append(items, it)
 	}
 	slices.SortFunc(items, func(a, b *item) int { return cmp.Compare(a.seq, b.seq) })
+	endAlive := l.keepAlive(ctx, items)
 	leaders, rest := fold(items)
 	switch err := l.decide(ctx, leaders, rest); {
 	case err == nil:
@@ -84,8 +90,15 @@ func (l *loop) process(ctx context.Context, msgs []jetstream.Msg) {
 		l.w.gate.passed() // it lost its races, but the database is there
 	}
 	all := slices.Concat(leaders, rest)
-	l.park(ctx, all)
-	l.answer(all)
+	l.giveBackAttempts(ctx, all)
+	if l.w.answering != nil {
+		l.w.answering()
+	}
+	letters, others := partition(all, func(it *item) bool { return it.fate == parked })
+	l.answer(others) // a dead-letter stream that hangs holds nobody else up
+	l.park(ctx, letters)
+	endAlive()
+	l.answer(letters)
 	l.remember(ctx, all)
 
 	l.w.metrics.batch.Observe(float64(len(msgs)))
@@ -97,20 +110,24 @@ func (l *loop) process(ctx context.Context, msgs []jetstream.Msg) {
 // so and are given back.
 func (l *loop) decide(ctx context.Context, leaders, rest []*item) error {
 	l.batches++
-	fresh, err := l.claim(ctx, leaders)
+	claimed, err := l.claim(ctx, leaders)
 	if err != nil {
 		return err
 	}
-	batch := make([]*item, 0, len(fresh))
-	for _, it := range fresh {
-		if passes(it.decision.Parked) {
-			it.fate = lonely // its row counts the attempts
-		} else {
-			batch = append(batch, it)
-		}
-	}
-	if err := l.commit(ctx, batch); err != nil {
+	fresh, again := partition(claimed, func(it *item) bool { return it.delivered <= 1 })
+	marked, err := l.mark(ctx, again)
+	if err != nil {
 		return err
+	}
+	for _, batch := range [][]*item{fresh, marked} {
+		l.understand(ctx, batch)
+		plain, odd := partition(batch, func(it *item) bool { return it.fault == nil && !passes(it.decision.Parked) })
+		for _, it := range odd {
+			it.fate = lonely // its row counts the attempts
+		}
+		if err := l.commit(ctx, plain); err != nil {
+			return err
+		}
 	}
 	for _, it := range rest {
 		it.fate = lonely
@@ -120,11 +137,23 @@ func (l *loop) decide(ctx context.Context, leaders, rest []*item) error {
 			continue
 		}
 		it.fate = undecided
-		if err := l.alone(ctx, it); err != nil {
+		if err := l.alone(ctx, it, nil); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// partition splits items by a test, in their order.
+func partition(items []*item, test func(*item) bool) (pass, fail []*item) {
+	for _, it := range items {
+		if test(it) {
+			pass = append(pass, it)
+		} else {
+			fail = append(fail, it)
+		}
+	}
+	return pass, fail
 }
 
 // claim asks Redis which events to leave alone, and returns those to decide
@@ -212,8 +241,61 @@ type finished struct {
 	done, released []dedupe.Key
 }
 
+// giveBackAttempts ends the attempts of items that stayed undecided.
+func (l *loop) giveBackAttempts(ctx context.Context, items []*item) {
+	for _, it := range items {
+		if it.fate == undecided {
+			it.owed = l.w.debts.owe(it)
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), probeTimeout) // also after the drain limit
+	defer cancel()
+	if err := l.w.debts.pay(ctx); err != nil && verdictOf(err) == unavailable {
+		l.w.gate.close(err) // paid when the gate opens
+	}
+}
+
+// keepAlive tells the broker that items are in work, and Postgres that their
+// attempts are, for as long as the batch lasts, so that neither takes this
+// worker for dead.
+func (l *loop) keepAlive(ctx context.Context, items []*item) (end func()) {
+	done := make(chan struct{})
+	var alive sync.WaitGroup
+	alive.Go(func() {
+		tick := time.NewTicker(l.w.ackWait / aliveShare)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				l.stayAlive(ctx, items)
+			case <-done:
+				return
+			}
+		}
+	})
+	return func() { close(done); alive.Wait() }
+}
+
+func (l *loop) stayAlive(ctx context.Context, items []*item) {
+	var attempts []dedupe.Attempt
+	for _, it := range items {
+		if err := it.msg.InProgress(); err != nil && !errors.Is(err, jetstream.ErrMsgAlreadyAckd) {
+			l.w.metrics.answersLost.Inc()
+		}
+		if attempt := it.lease.Load(); attempt != nil {
+			attempts = append(attempts, *attempt)
+		}
+	}
+	if len(attempts) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, l.w.ackWait/aliveShare)
+	defer cancel()
+	_ = dedupe.StayAlive(ctx, l.w.pool, attempts) // an outage shows in the batch itself
+}
+
 // giveBack returns deliveries that nobody has looked at.
-func (l *loop) giveBack(msgs []jetstream.Msg) {
+func (l *loop) giveBack(msgs []delivery) {
 	for _, msg := range msgs {
 		if err := msg.NakWithDelay(minDelay); err != nil && !errors.Is(err, jetstream.ErrMsgAlreadyAckd) {
 			l.w.metrics.answersLost.Inc()

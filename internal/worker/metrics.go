@@ -52,8 +52,20 @@ func newMetrics(reg *prometheus.Registry) *metrics {
 		again:       counter("transactions_again_total", "Transactions tried again after a lost race or a lock timeout."),
 		bisected:    counter("batches_bisected_total", "Batches halved to find the event that is to blame."),
 		answersLost: counter("answers_lost_total", "Answers that the broker did not get; they cost a redelivery."),
-		away:        prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: telemetry.Namespace, Subsystem: subsystem, Name: "service_unavailable", Help: "1 while a service is away."}, []string{"service"}),
+		away:        prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: telemetry.Namespace, Subsystem: subsystem, Name: "service_unavailable", Help: "1 while a service is away: postgres, postgres_slow (statements time out), redis, events (no stream, consumer or leader), dlq (letters cannot be stored)."}, []string{"service"}),
 	}
 	reg.MustRegister(m.away)
 	return m
+}
+
+// watch adds the gauge that is read when it is scraped.
+func (m *metrics) watch(reg *prometheus.Registry, connected func() bool) {
+	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Namespace: telemetry.Namespace, Subsystem: "worker", Name: "stream_connected", Help: "1 while there is a connection to the broker.",
+	}, func() float64 {
+		if connected() {
+			return 1
+		}
+		return 0
+	}))
 }

@@ -15,30 +15,34 @@ const parkTimeout = 5 * time.Second
 
 // park stores the letters of events whose failed rows are committed, records
 // where they are, and only then lets the deliveries end. What does not get that
-// far is given back: its row is failed without a letter, and whoever sees that
+// far is put off: its row is failed without a letter, and whoever sees that
 // stores it.
 func (l *loop) park(ctx context.Context, items []*item) {
 	var letters []dedupe.Parking
 	var stored []*item
 	for _, it := range items {
-		if it.fate != parked {
+		l.w.alert(it)
+		if !l.w.letters.takes() {
+			it.wait(jitter(letterDelay))
 			continue
 		}
 		seq, err := l.letter(ctx, it)
+		l.w.letters.told(err)
 		if err != nil {
-			it.fate = undecided
-			l.w.letters.down(err)
+			it.wait(jitter(letterDelay))
 			continue
 		}
-		l.w.letters.up()
 		letters = append(letters, dedupe.Parking{No: it.row.No, Seq: it.row.Seq, Letter: seq})
 		stored = append(stored, it)
 	}
 	if len(stored) == 0 {
 		return
 	}
-	if err := dedupe.Parked(ctx, l.w.pool, letters); err != nil {
-		l.w.gate.close(err)
+	err := l.retry(ctx, func(ctx context.Context) error { return dedupe.Parked(ctx, l.w.pool, letters) })
+	if err != nil {
+		if verdictOf(err) == unavailable {
+			l.w.gate.close(err)
+		}
 		for _, it := range stored {
 			it.fate = undecided
 		}
@@ -67,6 +71,13 @@ func (l *loop) letter(ctx context.Context, it *item) (uint64, error) {
 // costs a redelivery, which finds the committed row.
 func (l *loop) answer(items []*item) {
 	for _, it := range items {
+		if it.owed {
+			l.w.metrics.deliveries.WithLabelValues(it.key.Source, outcomeReturned).Add(float64(1 + len(it.copies)))
+			continue
+		}
+		if !it.stream.Equal(l.w.incarnation()) {
+			continue // its stream is gone: an answer would end another event's delivery
+		}
 		for _, each := range append(it.copies, it) {
 			outcome := it.outcome
 			switch {

@@ -81,6 +81,7 @@ func TestPausedWorker(t *testing.T) {
 	require.EqualValues(t, 2000, s.balance("wallet:1"))
 
 	require.NoError(t, paused.Process.Signal(syscall.SIGCONT))
+	t.Cleanup(func() { t.Log(out.String()) })
 	s.settled()
 	require.Equal(t, pausedBatch, s.transfers(), "the one that woke up posts nothing")
 	require.EqualValues(t, 2000, s.balance("wallet:1"))

@@ -5,18 +5,24 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"fmt"
+	"io"
+	"maps"
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/redis/go-redis/v9"
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
+	"github.com/synadia-io/orbit.go/jetstreamext"
 
 	"github.com/onceledger/onceledger/internal/catalog"
 	"github.com/onceledger/onceledger/internal/devstack"
@@ -34,6 +40,12 @@ func TestMain(m *testing.M) {
 	devstack.Main()
 	if os.Getenv(pausedWorkerEnv) != "" {
 		os.Exit(runPausedWorker())
+	}
+	if os.Getenv(killedWorkerEnv) != "" {
+		os.Exit(runKilledWorker())
+	}
+	if os.Getenv(childWorkerEnv) != "" {
+		os.Exit(runChildWorker())
 	}
 	stacktest.Main(m, &stack)
 }
@@ -66,14 +78,17 @@ type system struct {
 	pool *pgxpool.Pool
 	js   jetstream.JetStream
 	url  string
+	env  map[string]string // replaces what the stack says
 	log  zerolog.Logger
+	out  *lockedBuffer // what was logged
 }
 
 func newSystem(t *testing.T, yaml string) *system {
 	t.Helper()
 	ctx := t.Context()
 	schema := "t" + randomHex(t)
-	s := &system{t: t, url: inSchema(t, stack.DatabaseURL, schema), log: zerolog.New(zerolog.NewTestWriter(t))}
+	s := &system{t: t, url: inSchema(t, stack.DatabaseURL, schema), env: map[string]string{}, out: &lockedBuffer{}}
+	s.log = zerolog.New(io.MultiWriter(zerolog.NewTestWriter(t), s.out))
 
 	admin, err := pgx.Connect(ctx, stack.DatabaseURL)
 	require.NoError(t, err)
@@ -110,6 +125,7 @@ func (s *system) load(yaml string) *catalog.Catalog {
 		"DATABASE_URL": s.url, "NATS_URL": stack.NATSURL, "NATS_MONITOR_URL": stack.NATSMonitorURL, "REDIS_URL": stack.RedisURL,
 		"WORKER_ADMIN": "127.0.0.1:0",
 	}
+	maps.Copy(env, s.env)
 	cat, err := catalog.Load(file, func(name string) (string, bool) { value, ok := env[name]; return value, ok })
 	require.NoError(s.t, err)
 	return cat
@@ -178,6 +194,42 @@ func (s *system) settled() {
 		// A consumer that was just made says that nothing is pending.
 		return info.Delivered.Stream == events.CachedInfo().State.LastSeq && info.NumPending == 0 && info.NumAckPending == 0
 	}, "the consumer settles")
+}
+
+// logged counts the lines that say text.
+func (s *system) logged(text string) int { return strings.Count(s.out.String(), text) }
+
+// away is the gauge of a service's outage.
+func away(w *worker, service string) bool {
+	return testutil.ToFloat64(w.metrics.away.WithLabelValues(service)) == 1
+}
+
+// free checks that what happened cost no event an attempt, a crash or a place
+// in the dead-letter stream.
+func (s *system) free() {
+	s.t.Helper()
+	require.Zero(s.t, s.count(`SELECT count(*) FROM events WHERE attempts > 0`), "no attempt is spent")
+	require.Zero(s.t, s.count(`SELECT count(*) FROM events WHERE crashes > 0`), "no crash is counted")
+	require.Zero(s.t, s.count(`SELECT count(*) FROM events WHERE state <> 'completed'`))
+	require.Empty(s.t, s.letters())
+}
+
+// payments publishes n payments of 1 to wallet:1, numbered from first.
+func (s *system) payments(first, n int) {
+	s.t.Helper()
+	const most = 500
+	for ; n > 0; n -= most {
+		batch := make([]*nats.Msg, min(n, most))
+		for i := range batch {
+			id := fmt.Sprintf("evt_%06d", first)
+			var err error
+			batch[i], err = payment(id, "p_"+id, "bank", "wallet:1", 1).Msg()
+			require.NoError(s.t, err)
+			first++
+		}
+		_, err := jetstreamext.PublishMsgBatch(s.t.Context(), s.js, batch)
+		require.NoError(s.t, err)
+	}
 }
 
 func (s *system) eventually(condition func() bool, what string) {

@@ -49,6 +49,12 @@ func verdictOf(err error) verdict {
 	return unavailable
 }
 
+// timedOut reports whether a statement waited too long, for a lock or at work.
+func timedOut(err error) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && (pg.Code == "55P03" || pg.Code == "57014")
+}
+
 // blamed names the fault of the one event whose transaction failed with err.
 func blamed(err error) dlq.Reason {
 	var pg *pgconn.PgError

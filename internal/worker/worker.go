@@ -23,6 +23,7 @@ import (
 	"github.com/rs/zerolog"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/onceledger/onceledger/internal/alert"
 	"github.com/onceledger/onceledger/internal/catalog"
 	"github.com/onceledger/onceledger/internal/config"
 	"github.com/onceledger/onceledger/internal/rules"
@@ -85,15 +86,29 @@ type worker struct {
 	claims *dedupe.Claims
 
 	events     atomic.Pointer[events]
-	deliveries chan jetstream.Msg
+	deliveries chan delivery
 	finished   chan finished
 	work       context.Context // outlives the stop by drainLimit
 	gate       *gate
-	letters    *outage
+	slow       *telemetry.Outage // Postgres answers, but statements time out
+	fetching   *telemetry.Outage
+	claiming   *telemetry.Outage
+	letters    *letterbox
+	alerts     *alert.Sender // nil: nobody is told
 	streak     streak
+	debts      debts
 
-	// between is called between the two round trips; for tests.
-	between func()
+	// between is called between the two round trips, thinking before the rules
+	// of an event, answering before a batch is answered; for tests.
+	between   func()
+	thinking  func(*envelope.Event)
+	answering func()
+}
+
+// decision is what an event's source makes of it, with the version of its rules.
+type decision struct {
+	rules.Decision
+	rules int64
 }
 
 // Run works until ctx ends, then finishes what it has begun and returns nil.
@@ -119,14 +134,10 @@ func newWorker(cat *catalog.Catalog, log zerolog.Logger, tuning Tuning) *worker 
 		ackWait:    cat.Config.Worker.AckWait,
 		metrics:    newMetrics(reg),
 		reg:        reg,
-		deliveries: make(chan jetstream.Msg, tuning.Batch),
+		deliveries: make(chan delivery, tuning.Batch),
 		finished:   make(chan finished, finishedQueue),
 	}
-	away := func(name string) *outage {
-		return &outage{name: name, log: log, gauge: w.metrics.away.WithLabelValues(name)}
-	}
-	w.gate = newGate(away("postgres"), w.probe)
-	w.letters = away("the dead-letter stream")
+	w.outages()
 	return w
 }
 
@@ -151,6 +162,10 @@ func (w *worker) run(ctx context.Context) error {
 	group, running := errgroup.WithContext(ctx)
 	group.Go(func() error { return telemetry.ServeAdmin(running, w.cat.Config.Worker.Admin, w.reg, w.ready) })
 	group.Go(func() error { return w.gate.run(running) })
+	group.Go(func() error { return w.upkeep(running) })
+	group.Go(func() error { return w.holdDebts(running) })
+	group.Go(func() error { return w.recallAlerts(running) })
+	group.Go(func() error { return w.alerts.Run(running) })
 	group.Go(func() error {
 		defer close(w.deliveries)
 		return w.consume(running)
@@ -162,6 +177,9 @@ func (w *worker) run(ctx context.Context) error {
 	group.Go(func() error { return w.tellRedis() })
 	w.log.Info().Str(telemetry.KeyVersion, telemetry.Version()).Str(telemetry.KeyAddress, w.cat.Config.Worker.Admin).Msg("worker started")
 	err := group.Wait()
+	last, done := context.WithTimeout(work, drainLimit)
+	defer done()
+	w.debts.settle(last)
 	w.log.Info().Msg("worker stopped")
 	return err
 }

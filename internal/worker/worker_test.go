@@ -12,7 +12,6 @@ import (
 	"github.com/synadia-io/orbit.go/jetstreamext"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/onceledger/onceledger/internal/stream"
 	"github.com/onceledger/onceledger/pkg/dedupe"
@@ -93,7 +92,7 @@ func TestApply(t *testing.T) {
 
 // sameClock copies what moves with the clock.
 func sameClock(row, from *dedupe.Row) *dedupe.Row {
-	row.FailingFor, row.RetryIn = from.FailingFor, from.RetryIn
+	row.FailingFor, row.RetryIn, row.BegunFor = from.FailingFor, from.RetryIn, from.BegunFor
 	return row
 }
 
@@ -339,10 +338,41 @@ func TestExpiredDelivery(t *testing.T) {
 	defer w.close()
 	w.work = t.Context()
 	l := &loop{w: w, name: "test"}
-	l.process(t.Context(), []jetstream.Msg{expired})
+	l.process(t.Context(), []delivery{{expired, w.incarnation()}})
 	s.settled()
 	require.Equal(t, dedupe.Applied, s.row("evt_1").Outcome)
 	require.EqualValues(t, 5, s.balance("wallet:1"))
+}
+
+// Two deliveries of one event with other bytes are in work at once. The second
+// looked for the first one's row before it was there.
+func TestRowThatComesMeanwhileIsNoConflict(t *testing.T) {
+	s := newSystem(t, shop)
+	s.publish(payment("evt_1", "p1", "bank", "wallet:1", 5))
+	s.publish(event("evt_1", `{"retry":1,"asset":"EUR","amount":5,"to":"wallet:1","from":"bank","payment":"p1","type":"paid","id":"evt_1"}`))
+	w := newWorker(s.cat, s.log, Tuning{})
+	require.NoError(t, w.open(t.Context()))
+	defer w.close()
+	w.work = t.Context()
+	consumer, err := stream.WorkerConsumer(t.Context(), s.js, time.Minute)
+	require.NoError(t, err)
+	batch, err := consumer.Fetch(2)
+	require.NoError(t, err)
+	first, second := delivery{<-batch.Messages(), w.incarnation()}, delivery{<-batch.Messages(), w.incarnation()}
+	it, err := w.decode(second)
+	require.NoError(t, err)
+	l := &loop{w: w, name: "test"}
+	same, err := l.compare(t.Context(), it)
+	require.NoError(t, err)
+	l.process(t.Context(), []delivery{first})
+	row := s.decided("evt_1", dedupe.Completed)
+	require.Equal(t, dedupe.Unsure, same(row))
+
+	require.NoError(t, second.Nak())
+	s.start()
+	s.settled()
+	require.Equal(t, 1, s.transfers())
+	require.Empty(t, s.letters())
 }
 
 func TestRulesChangedBetween(t *testing.T) {

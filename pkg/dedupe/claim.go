@@ -53,6 +53,8 @@ type Claims struct {
 	prefix  string
 	now     func() time.Time
 	observe func(event string, n int)
+	// watch is told of every outcome.
+	watch func(error)
 	// awayUntil is when Redis is asked again, in Unix nanoseconds.
 	awayUntil atomic.Int64
 }
@@ -71,8 +73,12 @@ func NewClaims(url, prefix string, observe func(event string, n int)) (*Claims, 
 	options.ReadTimeout = claimTimeout
 	options.WriteTimeout = claimTimeout
 	options.ContextTimeoutEnabled = true
-	return &Claims{redis: redis.NewClient(options), prefix: prefix, now: time.Now, observe: observe}, nil
+	return &Claims{redis: redis.NewClient(options), prefix: prefix, now: time.Now, observe: observe, watch: func(error) {}}, nil
 }
+
+// Watch lets f see the outcome of each round trip: nil, or why Redis did not do
+// its part. Call it before the first Take. f is called often and must not block.
+func (c *Claims) Watch(f func(error)) { c.watch = f }
 
 // Close gives the connections back.
 func (c *Claims) Close() error {
@@ -90,7 +96,7 @@ func (c *Claims) CheckVersion(ctx context.Context) error {
 	}
 	info, err := c.redis.InfoMap(ctx, "server").Result()
 	if err != nil {
-		c.observe("error", 0)
+		c.failed(0, err)
 		return nil
 	}
 	version := info["Server"]["redis_version"]
@@ -112,15 +118,13 @@ func (c *Claims) Take(ctx context.Context, token string, keys []Key) []Claim {
 	ctx, cancel := context.WithTimeout(ctx, claimTimeout)
 	defer cancel()
 	answers := make([]*redis.StatusCmd, len(keys))
-	_, err := c.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
+	cmds, _ := c.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for i, k := range keys {
 			answers[i] = p.SetArgs(ctx, c.key(k), token, redis.SetArgs{Mode: "NX", Get: true, TTL: Lease})
 		}
 		return nil
 	})
-	if err != nil && !errors.Is(err, redis.Nil) && !redis.HasErrorPrefix(err, "WRONGTYPE") {
-		c.failed(len(keys))
-	}
+	c.told(len(keys), faultOf(cmds))
 	var held []int
 	for i, answer := range answers {
 		value, err := answer.Result()
@@ -154,7 +158,7 @@ func (c *Claims) repair(ctx context.Context, keys []Key, held []int) {
 		return nil
 	})
 	if err != nil {
-		c.failed(0)
+		c.failed(0, err)
 		return
 	}
 	repaired := 0
@@ -180,7 +184,7 @@ func (c *Claims) Finish(ctx context.Context, token string, done, released []Key)
 	}
 	ctx, cancel := context.WithTimeout(ctx, claimTimeout)
 	defer cancel()
-	_, err := c.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
+	cmds, _ := c.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for _, k := range done {
 			p.Set(ctx, c.key(k), doneMark, doneFor)
 		}
@@ -189,9 +193,7 @@ func (c *Claims) Finish(ctx context.Context, token string, done, released []Key)
 		}
 		return nil
 	})
-	if err != nil && !errors.Is(err, redis.Nil) {
-		c.failed(len(done) + len(released))
-	}
+	c.told(len(done)+len(released), faultOf(cmds))
 }
 
 // Forget deletes marks that turned out to be lies.
@@ -205,9 +207,7 @@ func (c *Claims) Forget(ctx context.Context, keys []Key) {
 	for i, k := range keys {
 		names[i] = c.key(k)
 	}
-	if err := c.redis.Del(ctx, names...).Err(); err != nil {
-		c.failed(len(keys))
-	}
+	c.told(len(keys), c.redis.Del(ctx, names...).Err())
 }
 
 func (c *Claims) key(k Key) string {
@@ -222,9 +222,31 @@ func (c *Claims) away(keys int) bool {
 	return true
 }
 
-func (c *Claims) failed(keys int) {
+// faultOf returns what is wrong with Redis in the answers of a pipeline. The
+// first error alone would not do: an absent key is one, too, and a Redis that
+// runs full does so in the midst of a batch.
+func faultOf(cmds []redis.Cmder) error {
+	for _, cmd := range cmds {
+		if err := cmd.Err(); err != nil && !errors.Is(err, redis.Nil) && !redis.HasErrorPrefix(err, "WRONGTYPE") {
+			return err
+		}
+	}
+	return nil
+}
+
+// told notes the outcome of a round trip for a number of keys.
+func (c *Claims) told(keys int, err error) {
+	if err != nil {
+		c.failed(keys, err)
+		return
+	}
+	c.watch(nil)
+}
+
+func (c *Claims) failed(keys int, err error) {
 	c.awayUntil.Store(c.now().Add(claimPause).UnixNano())
 	c.observe("error", keys)
+	c.watch(err)
 }
 
 // String is the word the metrics use.

@@ -89,10 +89,17 @@ type Row struct {
 	Position
 	// Attempts counts tries that failed by the event's own fault.
 	Attempts int
+	// Attempt numbers the attempts of its own that were begun: the fence that a
+	// worker which woke up late does not pass.
+	Attempt int
+	// Crashes counts the attempts in which the worker died.
+	Crashes int
 	// Redrives counts how often an operator sent the event again.
 	Redrives int
 	// FailingFor is how long ago the first failed attempt was, by the database's clock.
 	FailingFor time.Duration
+	// BegunFor is how long ago the row became what it is, by the same clock.
+	BegunFor time.Duration
 	// RetryIn is how long a pending event has yet to wait, by the same clock.
 	RetryIn time.Duration
 	// DLQSeq is the dead letter's sequence; 0 until the broker has it.

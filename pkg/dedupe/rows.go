@@ -67,13 +67,13 @@ func (r *Reservation) New(no int64) bool { return r.inserted[no] }
 
 const reserveSQL = `
 	INSERT INTO events (no, source, event_id, variant, state, outcome, reason, error, type, occurred_at,
-	                    body_hash, fingerprint, rules_version, stream_created, seq)
+	                    body_hash, fingerprint, rules_version, stream_created, seq, attempt)
 	SELECT no, source, event_id, variant, state, NULLIF(outcome, ''), NULLIF(reason, ''), NULLIF(error, ''), type, occurred_at,
-	       body_hash, fingerprint, rules_version, stream_created, seq
+	       body_hash, fingerprint, rules_version, stream_created, seq, attempt
 	FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[], $10::timestamptz[],
-	            $11::bytea[], $12::bytea[], $13::bigint[], $14::timestamptz[], $15::bigint[])
+	            $11::bytea[], $12::bytea[], $13::bigint[], $14::timestamptz[], $15::bigint[], $16::integer[])
 	     AS r (no, source, event_id, variant, state, outcome, reason, error, type, occurred_at,
-	           body_hash, fingerprint, rules_version, stream_created, seq)
+	           body_hash, fingerprint, rules_version, stream_created, seq, attempt)
 	ON CONFLICT (source, event_id, variant) DO NOTHING
 	RETURNING no`
 
@@ -106,34 +106,36 @@ func columns(rows []*Row) []any {
 		kind                                                = make([]string, n)
 		occurred, created                                   = make([]time.Time, n), make([]time.Time, n)
 		body, meaning                                       = make([][]byte, n), make([][]byte, n)
+		attempt                                             = make([]int32, n)
 	)
 	for i, r := range rows {
 		no[i], rules[i], seq[i] = r.No, r.Rules, int64(r.Seq) //nolint:gosec // sequences stay far below 2⁶³
 		source[i], id[i], variant[i] = r.Source, r.ID, r.Variant
 		state[i], outcome[i], reason[i], failed[i] = string(r.State), string(r.Outcome), r.Reason, r.Error
 		kind[i], occurred[i], created[i] = r.Type, r.Occurred, r.StreamCreated
-		body[i], meaning[i] = r.BodyHash[:], r.Fingerprint[:]
+		body[i], meaning[i], attempt[i] = r.BodyHash[:], r.Fingerprint[:], int32(r.Attempt) //nolint:gosec // 0 or 1 on insertion
 	}
-	return []any{no, source, id, variant, state, outcome, reason, failed, kind, occurred, body, meaning, rules, created, seq}
+	return []any{no, source, id, variant, state, outcome, reason, failed, kind, occurred, body, meaning, rules, created, seq, attempt}
 }
 
 const rowColumns = `
 	e.no, e.source, e.event_id, e.variant, e.state, COALESCE(e.outcome, ''), COALESCE(e.reason, ''), COALESCE(e.error, ''),
-	e.type, e.occurred_at, e.body_hash, e.fingerprint, e.rules_version, e.stream_created, e.seq, e.attempts, e.redrives,
+	e.type, e.occurred_at, e.body_hash, e.fingerprint, e.rules_version, e.stream_created, e.seq, e.attempts, e.attempt, e.crashes, e.redrives,
 	COALESCE(EXTRACT(epoch FROM now() - e.first_failed_at)::float8, 0), COALESCE(EXTRACT(epoch FROM e.next_try_at - now())::float8, 0),
+	EXTRACT(epoch FROM now() - e.decided_at)::float8,
 	COALESCE(e.dlq_seq, 0), e.created_at, e.decided_at`
 
 // scanRow reads rowColumns.
 func scanRow(found pgx.CollectableRow) (*Row, error) {
 	var (
-		r             Row
-		body, meaning []byte
-		seq, dlq      int64
-		failing, wait float64
+		r                    Row
+		body, meaning        []byte
+		seq, dlq             int64
+		failing, wait, begun float64
 	)
 	err := found.Scan(&r.No, &r.Source, &r.ID, &r.Variant, &r.State, &r.Outcome, &r.Reason, &r.Error,
-		&r.Type, &r.Occurred, &body, &meaning, &r.Rules, &r.StreamCreated, &seq, &r.Attempts, &r.Redrives,
-		&failing, &wait, &dlq, &r.Created, &r.Decided)
+		&r.Type, &r.Occurred, &body, &meaning, &r.Rules, &r.StreamCreated, &seq, &r.Attempts, &r.Attempt, &r.Crashes, &r.Redrives,
+		&failing, &wait, &begun, &dlq, &r.Created, &r.Decided)
 	if err != nil {
 		return nil, err
 	}
@@ -141,6 +143,7 @@ func scanRow(found pgx.CollectableRow) (*Row, error) {
 	copy(r.Fingerprint[:], meaning)
 	r.Seq, r.DLQSeq = uint64(seq), uint64(dlq) //nolint:gosec // both are checked to be positive
 	r.FailingFor = time.Duration(failing * float64(time.Second))
+	r.BegunFor = time.Duration(begun * float64(time.Second))
 	r.RetryIn = max(0, time.Duration(wait*float64(time.Second)))
 	return &r, nil
 }
@@ -204,14 +207,14 @@ func Save(b *pgx.Batch, r *Row, retryIn time.Duration) {
 		UPDATE events
 		SET state = $2, outcome = NULLIF($3, ''), reason = NULLIF($4, ''), error = NULLIF($5, ''),
 		    type = $6, occurred_at = $7, body_hash = $8, fingerprint = $9, rules_version = $10, stream_created = $11, seq = $12,
-		    attempts = $13, dlq_seq = $14,
+		    attempts = $13, attempt = $16, crashes = $17, dlq_seq = $14,
 		    first_failed_at = CASE WHEN $13 > 0 THEN COALESCE(first_failed_at, now()) END,
 		    next_try_at = CASE WHEN $2 = 'pending' THEN now() + $15 * interval '1 millisecond' END,
 		    decided_at = now()
 		WHERE no = $1`,
 		r.No, string(r.State), string(r.Outcome), r.Reason, r.Error,
 		r.Type, r.Occurred, r.BodyHash[:], r.Fingerprint[:], r.Rules, r.StreamCreated, int64(r.Seq), //nolint:gosec // as above
-		r.Attempts, dlq, float64(retryIn.Milliseconds()))
+		r.Attempts, dlq, float64(retryIn.Milliseconds()), r.Attempt, r.Crashes)
 }
 
 // Execer writes; a pool, a connection and a transaction all do.

@@ -55,6 +55,7 @@ func TestReserveLeavesACommittedRowAlone(t *testing.T) {
 		require.True(t, reserved.New(3))
 		known, err := dedupe.Read(t.Context(), tx, []dedupe.Key{second.Key})
 		require.NoError(t, err)
+		known[second.Key].BegunFor = 0 // it moves with the clock
 		require.Equal(t, before, known[second.Key])
 	})
 	require.Equal(t, before, read(t, pool, second.Key))

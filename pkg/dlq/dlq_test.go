@@ -55,7 +55,7 @@ func TestALetterComesBackAsItWas(t *testing.T) {
 			require.True(t, bytes.Equal(want.Data, have.Data))
 			want.Seq, want.Parked, want.Data = seq, have.Parked, have.Data
 			require.Equal(t, &want, have)
-			require.Equal(t, []*dlq.Letter{have}, list(t, js, dlq.Filter{After: seq - 1}))
+			require.Equal(t, []*dlq.Letter{have}, list(t, js, dlq.Filter{From: seq}))
 		})
 	}
 }

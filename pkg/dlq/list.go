@@ -4,91 +4,104 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/synadia-io/orbit.go/jetstreamext"
 )
 
 const (
-	// listBatch is how many letters one request asks the broker for.
-	listBatch = 256
-	// listWait is how long it waits for them: so long, where letters were
-	// removed since they were counted.
-	listWait = 2 * time.Second
+	// listBatch is how many letters one request asks the broker for, and
+	// listBytes bounds them: letters may be large.
+	listBatch = 500
+	listBytes = 8 << 20
+	// listTimeout bounds one such request.
+	listTimeout = 30 * time.Second
 )
 
-// Filter selects letters; its zero value selects every message of the stream,
-// also those that strangers published there.
-type Filter struct {
-	Reason Reason
-	Source string
-	// After selects letters with a higher sequence.
-	After uint64
-}
-
-// subject is the narrowest that holds all selected letters.
-func (f Filter) subject() string {
-	if f.Reason == "" && f.Source == "" {
-		return "dlq.>"
-	}
-	return Subject(f.Reason, f.Source)
-}
-
-// selects compares what subjects cannot tell apart: a.b and a_b share one.
-func (f Filter) selects(l *Letter) bool {
-	return (f.Reason == "" || f.Reason == l.Reason) && (f.Source == "" || f.Source == l.Source)
-}
-
 // List calls each for every letter that filter selects, oldest first, up to the
-// last one stored when it began. It stops at each's first error and returns it.
-// Memory is bounded by a batch of 256 letters.
+// last one stored when it began; letters that are removed meanwhile are passed
+// over. It stops at each's first error and returns it. Memory is bounded by a
+// batch of 500 letters or 8 MiB.
 func List(ctx context.Context, js jetstream.JetStream, filter Filter, each func(*Letter) error) error {
 	stream, err := js.Stream(ctx, Stream)
 	if err != nil {
 		return fmt.Errorf("open stream %s: %w", Stream, err)
 	}
-	consumer, err := stream.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{
-		FilterSubjects: []string{filter.subject()},
-		DeliverPolicy:  jetstream.DeliverByStartSequencePolicy,
-		OptStartSeq:    filter.After + 1,
-	})
-	if err != nil {
-		return fmt.Errorf("read stream %s: %w", Stream, err)
+	last := stream.CachedInfo().State.LastSeq
+	if filter.To != 0 {
+		last = min(last, filter.To)
 	}
-	remaining := consumer.CachedInfo().NumPending
-	for remaining > 0 {
-		batch, err := consumer.Fetch(int(min(remaining, listBatch)), jetstream.FetchMaxWait(listWait))
+	for next := max(filter.From, 1); next <= last; {
+		batch, err := readBatch(ctx, js, filter, next)
 		if err != nil {
 			return fmt.Errorf("read stream %s: %w", Stream, err)
 		}
-		got := uint64(0)
-		for msg := range batch.Messages() {
-			meta, err := msg.Metadata()
-			if err != nil {
-				return fmt.Errorf("read stream %s: %w", Stream, err)
+		if len(batch) == 0 {
+			return nil
+		}
+		if batch[len(batch)-1].Seq < next {
+			return fmt.Errorf("read stream %s: the broker answered with letter %d, asked from %d on", Stream, batch[len(batch)-1].Seq, next)
+		}
+		next = batch[len(batch)-1].Seq + 1
+		for _, l := range batch {
+			if l.Seq > last {
+				return nil
+			}
+			if !filter.Selects(l) {
+				continue
 			}
 			if err := ctx.Err(); err != nil {
 				return fmt.Errorf("read stream %s: %w", Stream, err)
 			}
-			got++
-			letter := read(msg.Headers(), msg.Data())
-			letter.Seq, letter.Parked = meta.Sequence.Stream, meta.Timestamp.UTC()
-			if !filter.selects(letter) {
-				continue
-			}
-			if err := each(letter); err != nil {
+			if err := each(l); err != nil {
 				return err
 			}
 		}
-		if err := batch.Error(); err != nil {
-			return fmt.Errorf("read stream %s: %w", Stream, err)
-		}
-		if got == 0 {
-			return nil // letters were removed meanwhile
-		}
-		remaining -= min(got, remaining)
 	}
 	return nil
+}
+
+// readBatch reads letters of the filter's subject from a sequence on, past gaps.
+func readBatch(ctx context.Context, js jetstream.JetStream, filter Filter, from uint64) ([]*Letter, error) {
+	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+	defer cancel()
+	stored, err := jetstreamext.GetBatch(ctx, js, Stream, listBatch, jetstreamext.GetBatchSeq(from),
+		jetstreamext.GetBatchSubject(filter.subject()), jetstreamext.GetBatchMaxBytes(listBytes))
+	if err != nil {
+		return nil, err
+	}
+	var batch []*Letter
+	for msg, err := range stored {
+		if errors.Is(err, jetstreamext.ErrNoMessages) {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		letter := read(msg.Header, msg.Data)
+		letter.Seq, letter.Parked = place(msg)
+		batch = append(batch, letter)
+	}
+	return batch, nil
+}
+
+// place returns where and when a message was stored. The broker says so in
+// headers behind those of the message, which may have some of the same name.
+func place(msg *jetstream.RawStreamMsg) (uint64, time.Time) {
+	seq, at := msg.Sequence, msg.Time
+	if values := msg.Header[jetstream.SequenceHeader]; len(values) > 1 {
+		if n, err := strconv.ParseUint(values[len(values)-1], 10, 64); err == nil {
+			seq = n
+		}
+	}
+	if values := msg.Header[jetstream.TimeStampHeaer]; len(values) > 1 {
+		if t, err := time.Parse(time.RFC3339Nano, values[len(values)-1]); err == nil {
+			at = t
+		}
+	}
+	return seq, at
 }
 
 // Get returns one letter; ErrNotFound if there is none with that sequence.
@@ -105,6 +118,6 @@ func Get(ctx context.Context, js jetstream.JetStream, seq uint64) (*Letter, erro
 		return nil, fmt.Errorf("read dead letter %d: %w", seq, err)
 	}
 	letter := read(msg.Header, msg.Data)
-	letter.Seq, letter.Parked = msg.Sequence, msg.Time.UTC()
+	letter.Seq, letter.Parked = msg.Sequence, msg.Time
 	return letter, nil
 }

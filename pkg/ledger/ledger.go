@@ -35,6 +35,9 @@ var (
 	// ErrRace means that an operation was neither free nor there; try the
 	// transaction again.
 	ErrRace = errors.New("an operation changed while it was reserved")
+	// ErrExponent means that an asset is declared with another exponent than it
+	// was; trying again does not help.
+	ErrExponent = errors.New("an exponent cannot change once declared")
 )
 
 // Transfer is one movement of money: Amount minor units of Asset leave Debit
@@ -149,8 +152,7 @@ func DeclareAssets(ctx context.Context, tx pgx.Tx, assets []Asset) error {
 			return fmt.Errorf("declare asset %s: %w", a.Code, err)
 		}
 		if exponent != a.Exponent {
-			return fmt.Errorf("declare asset %s: exponent %d in the configuration, %d in the ledger; an exponent cannot change once declared",
-				a.Code, a.Exponent, exponent)
+			return fmt.Errorf("declare asset %s: exponent %d in the configuration, %d in the ledger; %w", a.Code, a.Exponent, exponent, ErrExponent)
 		}
 	}
 	return nil

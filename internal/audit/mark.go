@@ -1,0 +1,198 @@
+package audit
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/onceledger/onceledger/pkg/dedupe"
+)
+
+// ErrFenced means that another process has moved the marks since: this one no
+// longer leads and must stop.
+var ErrFenced = errors.New("audit: another process audits")
+
+// mark is how far the incremental audit has come in one incarnation of EVENTS.
+type mark struct {
+	created time.Time
+	// seq is accounted for, with everything before it, apart from what is open.
+	seq uint64
+	// sum says what the messages were when they were accounted for.
+	sum Sum
+	// gone counts those that left the stream before that.
+	gone uint64
+	// version is 0 for a mark that is not stored yet.
+	version int64
+}
+
+// readMark returns the mark of this incarnation, one at the beginning of the
+// stream if there is none.
+func (a *auditor) readMark(ctx context.Context) (mark, error) {
+	m := mark{created: a.created, seq: max(a.report.Stream.First, 1) - 1}
+	var seq, gone int64
+	var sum []byte
+	err := a.Pool.QueryRow(ctx, `
+		SELECT seq, sum, gone, version
+		FROM audit_marks
+		WHERE stream_created = $1`, a.created).Scan(&seq, &sum, &gone, &m.version)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return m, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(sum, &m.sum)
+	}
+	if err != nil {
+		return m, fmt.Errorf("read mark: %w", err)
+	}
+	m.seq, m.gone = uint64(seq), uint64(gone) //nolint:gosec // checked by the table
+	if before := max(a.report.Stream.First, 1) - 1; before > m.seq {
+		m.gone += before - m.seq
+		m.seq = before
+	}
+	return m, nil
+}
+
+// missed reports the messages that were never accounted for, of this stream and
+// of earlier ones that went away with what was in flight.
+func (a *auditor) missed(ctx context.Context, m *mark) error {
+	r := a.report
+	if m.gone > 0 {
+		r.add(Finding{Kind: Gone, Seq: m.seq, Detail: fmt.Sprintf(
+			"%d messages before message %d left the stream and this database never accounted for them", m.gone, r.Stream.First)})
+	}
+	var n int
+	err := a.Pool.QueryRow(ctx, `
+		SELECT count(*)
+		FROM audit_open o
+		LEFT JOIN events e ON e.source = o.source AND e.event_id = o.event_id AND e.variant = ''
+		WHERE o.stream_created <> $1 AND (e.no IS NULL OR e.state IN ('pending', 'processing'))`, a.created).Scan(&n)
+	if err != nil {
+		return fmt.Errorf("read open messages of earlier streams: %w", err)
+	}
+	if n > 0 {
+		r.add(Finding{Kind: Gone, Detail: fmt.Sprintf(
+			"%d messages of an earlier stream were not decided when it went away, and nothing has brought them since", n)})
+	}
+	return nil
+}
+
+// remember lets a full audit know what the incremental ones have seen leave, and
+// what the sweep has under way.
+func (a *auditor) remember(ctx context.Context) error {
+	m, err := a.readMark(ctx)
+	if err != nil {
+		return err
+	}
+	if err := a.missed(ctx, &m); err != nil {
+		return err
+	}
+	open, err := a.readOpen(ctx)
+	if err != nil {
+		return err
+	}
+	a.settled = m.seq
+	a.copies, a.unsettled = make(map[uint64]uint64), make(map[uint64]bool)
+	for _, o := range open {
+		a.unsettled[o.seq] = true
+		if o.copy != 0 {
+			a.copies[o.seq] = o.copy
+		}
+	}
+	return nil
+}
+
+// readOpen returns the carried messages, by sequence.
+func (a *auditor) readOpen(ctx context.Context) ([]*message, error) {
+	found, err := a.Pool.Query(ctx, `
+		SELECT seq, source, event_id, body_hash, stored_at, redrive, copy_seq
+		FROM audit_open
+		WHERE stream_created = $1
+		ORDER BY seq`, a.created)
+	if err != nil {
+		return nil, fmt.Errorf("read open messages: %w", err)
+	}
+	open, err := pgx.CollectRows(found, func(r pgx.CollectableRow) (*message, error) {
+		m := &message{carried: true, open: true}
+		var seq, sent int64
+		var hash []byte
+		err := r.Scan(&seq, &m.key.Source, &m.key.ID, &hash, &m.stored, &m.redrive, &sent)
+		copy(m.hash[:], hash)
+		m.seq, m.copy = uint64(seq), uint64(sent) //nolint:gosec // sequences are positive
+		return m, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read open messages: %w", err)
+	}
+	return open, nil
+}
+
+// save stores the mark with what is open, in one transaction, unless another
+// process has stored one since.
+func (s *step) save(ctx context.Context, a *auditor) error {
+	sum, err := json.Marshal(s.mark.sum)
+	if err != nil {
+		return fmt.Errorf("store mark: %w", err)
+	}
+	return pgx.BeginFunc(ctx, a.Pool, func(tx pgx.Tx) error {
+		tag, err := tx.Exec(ctx, `
+			INSERT INTO audit_marks AS m (stream_created, seq, sum, gone, version)
+			SELECT $1, $2, $3, $4, 1
+			WHERE $5 = 0::bigint OR EXISTS (SELECT FROM audit_marks WHERE stream_created = $1)
+			ON CONFLICT (stream_created) DO UPDATE
+			SET seq = excluded.seq, sum = excluded.sum, gone = excluded.gone, version = m.version + 1, at = now()
+			WHERE m.version = $5`, a.created, int64(s.mark.seq), sum, int64(s.mark.gone), s.mark.version) //nolint:gosec // sequences stay far below 2⁶³
+		if err != nil {
+			return fmt.Errorf("store mark: %w", err)
+		}
+		if tag.RowsAffected() == 0 {
+			return fmt.Errorf("store mark: %w", ErrFenced)
+		}
+		s.mark.version++
+		return s.saveOpen(ctx, tx, a.created)
+	})
+}
+
+func (s *step) saveOpen(ctx context.Context, tx pgx.Tx, created time.Time) error {
+	if _, err := tx.Exec(ctx, `DELETE FROM audit_open WHERE stream_created = $1 AND seq = ANY($2)`, created, s.closed); err != nil {
+		return fmt.Errorf("store open messages: %w", err)
+	}
+	var fresh []*message
+	for _, m := range s.open {
+		if !m.open {
+			fresh = append(fresh, m)
+		}
+	}
+	_, err := tx.CopyFrom(ctx, pgx.Identifier{"audit_open"},
+		[]string{"stream_created", "seq", "source", "event_id", "body_hash", "stored_at", "redrive", "copy_seq"},
+		pgx.CopyFromSlice(len(fresh), func(i int) ([]any, error) {
+			m := fresh[i]
+			return []any{created, int64(m.seq), m.key.Source, m.key.ID, m.hash[:], m.stored, m.redrive, int64(0)}, nil //nolint:gosec // as above
+		}))
+	if err != nil {
+		return fmt.Errorf("store open messages: %w", err)
+	}
+	return nil
+}
+
+// Sent records with which messages the sweep has sent open ones again: they are
+// in flight until the copies are answered.
+func Sent(ctx context.Context, q dedupe.Execer, created time.Time, copies map[uint64]uint64) error {
+	sequences, sent := make([]int64, 0, len(copies)), make([]int64, 0, len(copies))
+	for seq, n := range copies {
+		sequences, sent = append(sequences, int64(seq)), append(sent, int64(n)) //nolint:gosec // as above
+	}
+	var b pgx.Batch
+	b.Queue(`
+		UPDATE audit_open o
+		SET copy_seq = c.sent
+		FROM unnest($2::bigint[], $3::bigint[]) AS c (seq, sent)
+		WHERE o.stream_created = $1 AND o.seq = c.seq`, created, sequences, sent)
+	if err := q.SendBatch(ctx, &b).Close(); err != nil {
+		return fmt.Errorf("record copies: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,156 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/require"
+
+	"github.com/onceledger/onceledger/internal/catalog"
+	"github.com/onceledger/onceledger/internal/stream"
+	"github.com/onceledger/onceledger/pkg/dedupe"
+	"github.com/onceledger/onceledger/pkg/dlq"
+	"github.com/onceledger/onceledger/pkg/envelope"
+)
+
+// killedWorkerEnv makes this test binary a worker that dies of an event whose
+// id says so.
+const killedWorkerEnv = "ONCELEDGER_TEST_KILLED_WORKER"
+
+func runKilledWorker() int {
+	cat, err := catalog.Load(os.Getenv(killedWorkerEnv), os.LookupEnv)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 2
+	}
+	w := newWorker(cat, zerolog.New(os.Stderr), Tuning{})
+	w.thinking = func(e *envelope.Event) {
+		if strings.Contains(e.ID, "killer") {
+			os.Exit(137)
+		}
+	}
+	if err := w.run(context.Background()); err != nil {
+		return 1
+	}
+	return 0
+}
+
+// twenty publishes twenty payments with one other id among them.
+func twenty(s *system, other string) {
+	for i := range 21 {
+		id := fmt.Sprintf("evt_%02d", i)
+		if i == 10 {
+			id = other
+		}
+		s.publish(payment(id, "p_"+id, "bank", "wallet:1", 1))
+	}
+}
+
+func TestEventThatKillsWorkers(t *testing.T) {
+	s := newSystem(t, shop+"\nworker: {ack_wait: 1s}")
+	twenty(s, "evt_killer")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	deaths := 0
+	for s.row("evt_killer") == nil || s.row("evt_killer").State != dedupe.Failed {
+		cmd := exec.CommandContext(ctx, os.Args[0])
+		cmd.Env = append(os.Environ(), killedWorkerEnv+"="+s.cat.Config.File, "DATABASE_URL="+s.url, "NATS_URL="+stack.NATSURL,
+			"NATS_MONITOR_URL="+stack.NATSMonitorURL, "REDIS_URL="+stack.RedisURL, "WORKER_ADMIN=127.0.0.1:0")
+		require.NoError(t, cmd.Start())
+		ended := make(chan struct{})
+		go func() { _ = cmd.Wait(); close(ended) }()
+		// It dies, or it parks the event.
+		s.eventually(func() bool {
+			select {
+			case <-ended:
+				return true
+			default:
+				row := s.row("evt_killer")
+				return row != nil && row.State == dedupe.Failed
+			}
+		}, "the worker dies or parks the event")
+		select {
+		case <-ended:
+			require.Equal(t, 137, cmd.ProcessState.ExitCode())
+			deaths++
+		default:
+			s.settled()
+			require.NoError(t, cmd.Process.Kill())
+			<-ended
+		}
+		require.NoError(t, ctx.Err())
+	}
+	row := s.row("evt_killer")
+	require.Equal(t, string(dlq.CrashBudget), row.Reason)
+	require.Equal(t, crashBudget, row.Crashes)
+	require.LessOrEqual(t, deaths, crashBudget+2)
+	require.EqualValues(t, 20, s.balance("wallet:1"), "its neighbours complete")
+	require.Len(t, s.letters(), 1)
+}
+
+func TestEventThatPanics(t *testing.T) {
+	s := newSystem(t, shop)
+	twenty(s, "evt_panic")
+	s.start(func(w *worker) {
+		w.thinking = func(e *envelope.Event) {
+			if e.ID == "evt_panic" {
+				panic("a fault of ours")
+			}
+		}
+	})
+	row := s.decided("evt_panic", dedupe.Failed)
+	s.settled()
+	require.Equal(t, string(dlq.RetryBudget), row.Reason)
+	require.Equal(t, 3, row.Attempts)
+	require.Contains(t, row.Error, "a fault of ours")
+	require.EqualValues(t, 20, s.balance("wallet:1"))
+}
+
+func TestEventThatHangs(t *testing.T) {
+	s := newSystem(t, strings.Replace(shop, "attempts: 3", "attempts: 1", 1))
+	twenty(s, "evt_hangs")
+	release := make(chan struct{})
+	defer close(release)
+	s.start(func(w *worker) {
+		w.thinking = func(e *envelope.Event) {
+			if e.ID == "evt_hangs" {
+				<-release
+			}
+		}
+	})
+	row := s.decided("evt_hangs", dedupe.Failed)
+	s.settled()
+	require.Equal(t, string(dlq.RetryBudget), row.Reason)
+	require.Contains(t, row.Error, "5s")
+	require.EqualValues(t, 20, s.balance("wallet:1"))
+}
+
+func TestFence(t *testing.T) {
+	s := newSystem(t, shop)
+	s.publish(payment("evt_1", "p1", "bank", "wallet:1", 5))
+	w := newWorker(s.cat, s.log, Tuning{})
+	require.NoError(t, w.open(t.Context()))
+	defer w.close()
+	l := &loop{w: w, name: "late"}
+	consumer, err := stream.WorkerConsumer(t.Context(), s.js, time.Minute)
+	require.NoError(t, err)
+	batch, err := consumer.Fetch(1)
+	require.NoError(t, err)
+	it, err := w.decode(delivery{<-batch.Messages(), w.incarnation()})
+	require.NoError(t, err)
+	require.NoError(t, l.begin(t.Context(), it))
+	require.Equal(t, 1, it.row.Attempt)
+	l.understand(t.Context(), []*item{it})
+
+	// Somebody else takes over before this attempt writes.
+	_, err = s.pool.Exec(t.Context(), `UPDATE events SET attempt = attempt + 1 WHERE event_id = 'evt_1'`)
+	require.NoError(t, err)
+	require.ErrorIs(t, l.try(t.Context(), it, nil), errFenced)
+	require.Zero(t, s.transfers(), "what it would write does not count")
+}

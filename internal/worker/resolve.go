@@ -1,0 +1,30 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/onceledger/onceledger/pkg/dedupe"
+)
+
+// resolve ends a conflict that was sent again and that today's rules find to
+// mean what stands under its id: it is a duplicate, and its own row must not
+// wait for a message that will not come.
+func (l *loop) resolve(ctx context.Context, tx pgx.Tx, it *item) error {
+	if it.event.Redrive == 0 {
+		return nil
+	}
+	row, err := dedupe.Lock(ctx, tx, dedupe.Conflict(it.key, it.content.BodyHash))
+	if err != nil || row == nil || row.State != dedupe.Pending {
+		return err
+	}
+	row.State, row.Outcome, row.Seq, row.StreamCreated = dedupe.Completed, dedupe.DuplicateOperation, it.seq, it.row.StreamCreated
+	var b pgx.Batch
+	dedupe.Save(&b, row, 0)
+	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
+		return fmt.Errorf("resolve conflict: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,55 @@
+package worker
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/onceledger/onceledger/internal/stream"
+	"github.com/onceledger/onceledger/pkg/envelope"
+)
+
+// A batch that takes four times the ack wait is not given to anybody else.
+func TestLongBatchKeepsItsDeliveries(t *testing.T) {
+	s := newSystem(t, shop+"\nworker: {ack_wait: 1s}")
+	s.payments(0, 20)
+	var thoughts atomic.Int64
+	slowly := func(w *worker) {
+		w.tuning = Tuning{Batch: 20, Linger: 100 * time.Millisecond}
+		w.thinking = func(*envelope.Event) { thoughts.Add(1); s.pass(200 * time.Millisecond) }
+	}
+	s.start(slowly)
+	s.start(slowly)
+	s.settled()
+	require.Equal(t, 20, s.transfers())
+	s.free()
+	require.EqualValues(t, 20, thoughts.Load(), "each was worked once")
+	consumer, err := s.js.Consumer(t.Context(), stream.Events, stream.Consumer)
+	require.NoError(t, err)
+	require.EqualValues(t, 20, consumer.CachedInfo().Delivered.Consumer, "each was delivered once")
+}
+
+// Case 8: the ack wait ends while deliveries wait in a worker's buffer, and the
+// broker gives them to the other one; both try them.
+func TestDeliveriesThatExpireInTheBuffer(t *testing.T) {
+	s := newSystem(t, shop+"\nworker: {ack_wait: 1s}")
+	const n = 200
+	s.payments(0, n)
+	var thoughts atomic.Int64
+	for range 2 {
+		s.start(func(w *worker) {
+			w.tuning = Tuning{Batch: 20, Linger: 10 * time.Millisecond}
+			w.thinking = func(*envelope.Event) { thoughts.Add(1); s.pass(200 * time.Millisecond) }
+		})
+	}
+	require.Eventually(t, func() bool { return s.transfers() == n }, 2*time.Minute, 50*time.Millisecond)
+	s.settled()
+	require.Equal(t, n, s.transfers(), "not one more")
+	require.EqualValues(t, n, s.balance("wallet:1"))
+	s.free()
+	consumer, err := s.js.Consumer(t.Context(), stream.Events, stream.Consumer)
+	require.NoError(t, err)
+	t.Logf("%d deliveries, %d thoughts", consumer.CachedInfo().Delivered.Consumer, thoughts.Load())
+}

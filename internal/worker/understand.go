@@ -1,0 +1,94 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/onceledger/onceledger/pkg/dlq"
+)
+
+// thinkingLimit is how long the rules of one event may take. Their cost is
+// bounded, so this is for faults of our own.
+const thinkingLimit = 5 * time.Second
+
+// errThinking means that the rules did not end within thinkingLimit.
+var errThinking = errors.New("the rules took longer than 5s")
+
+// understand lets the rules say what each item is. An event whose rules panic
+// or do not end gets a fault and is tried alone; the others go on.
+func (l *loop) understand(ctx context.Context, items []*item) {
+	for rest := items; len(rest) > 0; {
+		answers := make(chan answer, len(rest))
+		go l.w.think(rest, answers) // abandoned if it hangs: there is no way to end it
+		n := collect(ctx, rest, answers)
+		if n == len(rest) {
+			return
+		}
+		rest[n].fault = errThinking
+		rest = rest[n+1:]
+	}
+}
+
+// answer is what thinking about one item came to.
+type answer struct {
+	decision decision
+	fault    error
+}
+
+// think answers for items in their order. It writes nothing into them, since
+// it may go on long after everybody stopped listening.
+func (w *worker) think(items []*item, answers chan<- answer) {
+	for _, it := range items {
+		if it.understood {
+			answers <- answer{decision: decision{it.decision, it.content.Rules}}
+			continue
+		}
+		answers <- w.thinkOf(it)
+	}
+}
+
+func (w *worker) thinkOf(it *item) (a answer) {
+	defer func() {
+		if p := recover(); p != nil {
+			a.fault = fmt.Errorf("the rules panicked: %v\n%s", p, debug.Stack())
+		}
+	}()
+	if w.thinking != nil {
+		w.thinking(it.event)
+	}
+	return answer{decision: decision{w.decide(it.event), w.rulesVersion(it.event.Source)}}
+}
+
+// collect takes answers until all are there or one is overdue, and returns how
+// many came.
+func collect(ctx context.Context, items []*item, answers <-chan answer) int {
+	overdue := time.NewTimer(thinkingLimit)
+	defer overdue.Stop()
+	for n, it := range items {
+		select {
+		case a := <-answers:
+			it.take(a)
+		case <-overdue.C:
+			return n
+		case <-ctx.Done():
+			return n
+		}
+		overdue.Reset(thinkingLimit)
+	}
+	return len(items)
+}
+
+// take makes the answer the item's own. A fault gives the event the meaning of
+// its bytes, so that it is not taken for another.
+func (it *item) take(a answer) {
+	if a.fault != nil {
+		it.fault = a.fault
+		a.decision = decision{unreadable(dlq.RetryBudget, it.event.Data, a.fault), 0}
+	}
+	it.understood, it.decision = true, a.decision.Decision
+	it.content.Fingerprint, it.content.Rules = a.decision.Fingerprint, a.decision.rules
+	it.row.Content = it.content
+}

@@ -1,0 +1,101 @@
+package dedupe
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Fence queues the lock of rows whose current attempt is ours, in key order,
+// and tells, once its batch has run, which of them are. A row that is missing
+// was taken over by somebody else: nothing may be written for it.
+func Fence(b *pgx.Batch, rows []*Row) *Reservation {
+	numbers, attempts := make([]int64, len(rows)), make([]int32, len(rows))
+	for i, r := range rows {
+		numbers[i], attempts[i] = r.No, int32(r.Attempt) //nolint:gosec // attempts are few
+	}
+	held := &Reservation{inserted: make(map[int64]bool, len(rows))}
+	b.Queue(`
+		SELECT e.no
+		FROM unnest($1::bigint[], $2::integer[]) AS mine (no, attempt)
+		JOIN events e USING (no, attempt)
+		WHERE e.state = 'processing'
+		ORDER BY e.source, e.event_id, e.variant
+		FOR NO KEY UPDATE OF e`, numbers, attempts).Query(func(found pgx.Rows) error {
+		numbers, err := pgx.CollectRows(found, pgx.RowTo[int64])
+		if err != nil {
+			return fmt.Errorf("lock attempts: %w", err)
+		}
+		for _, no := range numbers {
+			held.inserted[no] = true
+		}
+		return nil
+	})
+	return held
+}
+
+// Attempt names one attempt of one event.
+type Attempt struct {
+	No     int64
+	Number int
+}
+
+// StayAlive says of attempts that they are still under way: BegunFor starts
+// anew. A row that somebody holds locked is left alone: the lock says as much.
+func StayAlive(ctx context.Context, q Execer, attempts []Attempt) error {
+	numbers, mine := columnsOf(attempts)
+	var b pgx.Batch
+	b.Queue(`
+		WITH alive AS (
+			SELECT e.no
+			FROM unnest($1::bigint[], $2::integer[]) AS mine (no, attempt)
+			JOIN events e USING (no, attempt)
+			WHERE e.state = 'processing'
+			FOR NO KEY UPDATE OF e SKIP LOCKED)
+		UPDATE events e
+		SET decided_at = now()
+		FROM alive
+		WHERE e.no = alive.no`, numbers, mine)
+	if err := q.SendBatch(ctx, &b).Close(); err != nil {
+		return fmt.Errorf("keep attempts alive: %w", err)
+	}
+	return nil
+}
+
+func columnsOf(attempts []Attempt) (numbers []int64, mine []int32) {
+	numbers, mine = make([]int64, len(attempts)), make([]int32, len(attempts))
+	for i, a := range attempts {
+		numbers[i], mine[i] = a.No, int32(a.Number) //nolint:gosec // attempts are few
+	}
+	return numbers, mine
+}
+
+// GiveBack ends attempts that were interrupted, by an outage or a stop, without
+// counting anything. Attempts that somebody else has taken over are left alone.
+func GiveBack(ctx context.Context, q Execer, attempts []Attempt) error {
+	slices.SortFunc(attempts, func(a, b Attempt) int { return int(a.No - b.No) })
+	numbers, mine := columnsOf(attempts)
+	var b pgx.Batch
+	b.Queue(`
+		UPDATE events e
+		SET state = 'pending', decided_at = now()
+		FROM unnest($1::bigint[], $2::integer[]) AS mine (no, attempt)
+		WHERE e.no = mine.no AND e.attempt = mine.attempt AND e.state = 'processing'`, numbers, mine)
+	if err := q.SendBatch(ctx, &b).Close(); err != nil {
+		return fmt.Errorf("give attempts back: %w", err)
+	}
+	return nil
+}
+
+// Restarted returns when the database server was started: attempts begun before
+// were interrupted by it and prove nothing against their events.
+func Restarted(ctx context.Context, q Querier) (time.Time, error) {
+	var at time.Time
+	if err := q.QueryRow(ctx, `SELECT pg_postmaster_start_time()`).Scan(&at); err != nil {
+		return at, fmt.Errorf("read server start: %w", err)
+	}
+	return at, nil
+}
