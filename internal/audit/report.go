@@ -63,6 +63,7 @@ type Sum struct {
 type Books struct {
 	Events     int `json:"events"`
 	Transfers  int `json:"transfers"`
+	Reversals  int `json:"reversals"` // of the transfers
 	Operations int `json:"operations"`
 	Accounts   int `json:"accounts"`
 	// Assets are the ledger's totals.
@@ -120,6 +121,8 @@ const (
 	NoTransfer Kind = "operation_without_transfer"
 	// NoEvent: a transfer belongs to no applied event.
 	NoEvent Kind = "transfer_without_event"
+	// WrongReversal: a transfer that takes another back differs from it.
+	WrongReversal Kind = "wrong_reversal"
 	// NothingPosted: an applied event has no transfer.
 	NothingPosted Kind = "applied_without_transfer"
 

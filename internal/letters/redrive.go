@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/onceledger/onceledger/internal/postgres"
 	"github.com/onceledger/onceledger/pkg/dedupe"
 	"github.com/onceledger/onceledger/pkg/dlq"
 )
@@ -162,7 +163,7 @@ func (s Store) move(ctx context.Context, list []*dlq.Letter, do func(pgx.Tx, []*
 	}
 	var results []Result
 	var stale []uint64
-	err = s.transact(ctx, func(tx pgx.Tx) error {
+	err = postgres.Transact(ctx, s.Pool, func(tx pgx.Tx) error {
 		results, stale = make([]Result, len(list)), nil // of this try
 		rows, err := dedupe.LockAll(ctx, tx, keys(list))
 		if err != nil {

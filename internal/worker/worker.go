@@ -242,10 +242,4 @@ func (w *worker) budget(source string) config.Retry {
 }
 
 // limit tells the ledger which accounts are bounded.
-func (w *worker) limit(account string) (ledger.Limit, bool) {
-	rule, ok := w.cat.AccountRule(account)
-	if !ok || rule.Limit == "" {
-		return ledger.Limit{}, false
-	}
-	return ledger.Limit{Rule: ledger.LimitRule(rule.Limit), Enforce: rule.Policy == "enforce"}, true
-}
+func (w *worker) limit(account string) (ledger.Limit, bool) { return w.cat.Limit(account) }

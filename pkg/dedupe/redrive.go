@@ -18,12 +18,13 @@ func Redrive(ctx context.Context, tx pgx.Tx, key Key, a Action) (*Row, error) {
 	return one(ctx, tx, key, a, RedriveAll)
 }
 
-// Reopen makes an ignored event pending, so that today's rules decide it: the
-// one way out of completed. It is refused for events that moved money.
+// Reopen makes an event pending that was completed without transfers, so that
+// today's rules decide it: the one way out of completed. It is refused for events
+// that moved money.
 func Reopen(ctx context.Context, tx pgx.Tx, key Key, a Action) (*Row, error) {
 	a.Verb = VerbReopen
 	return one(ctx, tx, key, a, func(ctx context.Context, tx pgx.Tx, rows []*Row, a Action, details []any) error {
-		return open(ctx, tx, rows, a, details, func(r *Row) bool { return r.State == Completed && r.Outcome == Ignored })
+		return open(ctx, tx, rows, a, details, func(r *Row) bool { return r.State == Completed && r.Outcome != Applied })
 	})
 }
 

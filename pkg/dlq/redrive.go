@@ -18,7 +18,8 @@ import (
 var ErrNoEnvelope = errors.New("the letter holds no event")
 
 // Message returns the letter's event as a message to store in the event stream
-// again: its own headers and bytes, with n in Onceledger-Redrive.
+// again: its own headers and bytes, without what a broker wrote, and with n in
+// Onceledger-Redrive.
 func (l *Letter) Message(n int) (*nats.Msg, error) {
 	event, err := envelope.Decode(l.Header, l.Data)
 	if err != nil {
@@ -26,7 +27,9 @@ func (l *Letter) Message(n int) (*nats.Msg, error) {
 	}
 	msg := nats.NewMsg(envelope.Subject(event.Source, event.Type))
 	for name, values := range l.Header {
-		msg.Header[name] = values
+		if !ofBroker(name) {
+			msg.Header[name] = values
+		}
 	}
 	msg.Header[envelope.HeaderRedrive] = []string{strconv.Itoa(n)}
 	msg.Data = l.Data
