@@ -49,6 +49,20 @@ func TestAConflictThatWasRight(t *testing.T) {
 	}
 }
 
+// The standing event is replaced as a whole, also where the conflict is about
+// another operation.
+func TestAConflictAboutAnotherPayment(t *testing.T) {
+	s := systemtest.New(t, stack, right)
+	s.Decide(pay("evt_1", "p1", "bank", wallet, "500"))
+	s.Decide(pay("evt_1", "p9", "bank", wallet, "900"))
+	done, err := repairer(s).CorrectLetter(t.Context(), s.Stored()[0], why, repair.Options{})
+	require.NoError(t, err)
+	require.Len(t, done.Reversed, 1)
+	require.EqualValues(t, 900, s.Balance(wallet))
+	require.Equal(t, 1, s.Count(`SELECT count(*) FROM operations`))
+	s.Clean()
+}
+
 // forgetful is a broker that ends the process before it deletes a letter.
 type forgetful struct{ jetstream.JetStream }
 
