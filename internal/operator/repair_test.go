@@ -18,7 +18,9 @@ var mending = operator.EventRepair{Actor: "ada", Note: "the rule read the wrong 
 // correct runs the command and returns its JSON object.
 func (s *system) correct(id string, m operator.EventRepair) (operator.RepairedEvent, error) {
 	s.t.Helper()
-	out, err := s.run(true, func(ctx context.Context, o *operator.Session) error { return operator.CorrectEvent(ctx, o, "shop", id, m) })
+	out, err := s.run(true, func(ctx context.Context, o *operator.Session) error {
+		return operator.CorrectEvent(ctx, o, "shop", id, m)
+	})
 	return repaired(s.t, out), err
 }
 
@@ -61,7 +63,9 @@ func TestCorrectEvent(t *testing.T) {
 	require.EqualValues(t, 0, *shown.Transfers[1].Reverses)
 	require.False(t, shown.Transfers[2].Reversed)
 	require.Equal(t, []string{"ada", "correct", mending.Note}, []string{shown.Actions[0].Actor, shown.Actions[0].Verb, shown.Actions[0].Note})
-	out, err = s.run(false, func(ctx context.Context, o *operator.Session) error { return operator.ShowEvent(ctx, o, "shop", "evt_1") })
+	out, err = s.run(false, func(ctx context.Context, o *operator.Session) error {
+		return operator.ShowEvent(ctx, o, "shop", "evt_1")
+	})
 	require.NoError(t, err)
 	require.Contains(t, out, "reversed")
 	s.auditClean()
@@ -100,7 +104,9 @@ func TestReopenEvent(t *testing.T) {
 	s.decide(payment("evt_1", "p1", "1999", "EUR"))
 	s.write(configuration)
 	reopen := func(m operator.EventRepair, json bool) (string, error) {
-		return s.run(json, func(ctx context.Context, o *operator.Session) error { return operator.ReopenEvent(ctx, o, "shop", "evt_1", m) })
+		return s.run(json, func(ctx context.Context, o *operator.Session) error {
+			return operator.ReopenEvent(ctx, o, "shop", "evt_1", m)
+		})
 	}
 	planned := mending
 	planned.DryRun = true
@@ -129,7 +135,9 @@ func TestRedriveAsCorrection(t *testing.T) {
 	letter := s.list(operator.LetterQuery{})[0]
 	named := operator.LetterMove{Seqs: []uint64{letter.Seq}, Actor: "ada", Note: mending.Note}
 	run := func(m operator.LetterMove) (string, error) {
-		return s.run(true, func(ctx context.Context, o *operator.Session) error { return operator.CorrectByLetters(ctx, o, m, false) })
+		return s.run(true, func(ctx context.Context, o *operator.Session) error {
+			return operator.CorrectByLetters(ctx, o, m, false)
+		})
 	}
 	_, err := run(operator.LetterMove{All: true, Note: "all"})
 	require.Equal(t, exit.Usage, exit.Code(err))
