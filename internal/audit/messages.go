@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -35,7 +36,7 @@ type message struct {
 	key     dedupe.Key
 	hash    [32]byte
 	redrive bool
-	// copy is the message with which the sweep sent this one again; 0 if none.
+	// copy is the message with which this one was sent again; 0 if none.
 	copy uint64
 	// carried is set if an earlier run has read the message, so that its bytes
 	// are not at hand.
@@ -46,6 +47,8 @@ type message struct {
 	event *envelope.Event
 	// meaning is set once somebody asked for it.
 	meaning *dedupe.Content
+	// raw is kept in a survey.
+	raw *jetstream.RawStreamMsg
 }
 
 // messages reads the stream up to the fixed end, a batch ahead of the rows.
@@ -113,7 +116,10 @@ func (a *auditor) readBatch(ctx context.Context, first, last uint64) ([]*message
 
 // decode reads a message as the worker does.
 func (a *auditor) decode(raw *jetstream.RawStreamMsg) *message {
-	m := &message{seq: raw.Sequence, stored: raw.Time, hash: sha256.Sum256(raw.Data), copy: a.copies[raw.Sequence]}
+	m := &message{seq: raw.Sequence, stored: raw.Time, hash: sha256.Sum256(raw.Data)}
+	if a.survey != nil {
+		m.raw = raw
+	}
 	event, err := envelope.Decode(raw.Header, raw.Data)
 	if err != nil {
 		m.key = dedupe.Unreadable(dedupe.Position{StreamCreated: a.created, Seq: raw.Sequence})
@@ -145,7 +151,7 @@ func (a *auditor) account(ctx context.Context, batch []*message) error {
 }
 
 // lookUp reads the rows of messages: those of their keys, and where these do
-// not explain the bytes, those of parked conflicts.
+// not explain the bytes, those of parked conflicts, and what was sent again.
 func (a *auditor) lookUp(ctx context.Context, batch []*message) (map[dedupe.Key]*dedupe.Row, error) {
 	keys := make([]dedupe.Key, len(batch))
 	for i, m := range batch {
@@ -161,15 +167,12 @@ func (a *auditor) lookUp(ctx context.Context, batch []*message) (map[dedupe.Key]
 			variants = append(variants, dedupe.Conflict(m.key, m.hash))
 		}
 	}
-	if len(variants) == 0 {
-		return found, nil
+	if len(variants) > 0 {
+		conflicts, err := dedupe.Read(ctx, a.Pool, variants)
+		if err != nil {
+			return nil, err
+		}
+		maps.Copy(found, conflicts)
 	}
-	conflicts, err := dedupe.Read(ctx, a.Pool, variants)
-	if err != nil {
-		return nil, err
-	}
-	for key, row := range conflicts {
-		found[key] = row
-	}
-	return found, nil
+	return found, a.copied(ctx, batch, found)
 }

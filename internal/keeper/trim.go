@@ -2,7 +2,6 @@ package keeper
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -11,6 +10,7 @@ import (
 	"github.com/synadia-io/orbit.go/jetstreamext"
 
 	"github.com/onceledger/onceledger/internal/audit"
+	"github.com/onceledger/onceledger/internal/resend"
 	"github.com/onceledger/onceledger/internal/stream"
 	"github.com/onceledger/onceledger/internal/telemetry"
 	"github.com/onceledger/onceledger/pkg/dedupe"
@@ -105,24 +105,7 @@ func (k *keeper) trimmable(ctx context.Context, info *jetstream.StreamInfo, rati
 // firstSince returns the first message that was stored at a time or later; nil
 // if there is none.
 func (k *keeper) firstSince(ctx context.Context, at time.Time) (*jetstream.RawStreamMsg, error) {
-	return k.first(ctx, jetstreamext.GetBatchStartTime(at))
-}
-
-func (k *keeper) first(ctx context.Context, from jetstreamext.GetBatchOpt) (*jetstream.RawStreamMsg, error) {
-	found, err := jetstreamext.GetBatch(ctx, k.JS, stream.Events, 1, from)
-	if err != nil {
-		return nil, fmt.Errorf("read messages: %w", err)
-	}
-	for msg, err := range found {
-		if errors.Is(err, jetstreamext.ErrNoMessages) {
-			return nil, nil
-		}
-		if err != nil {
-			return nil, fmt.Errorf("read messages: %w", err)
-		}
-		return msg, nil
-	}
-	return nil, nil
+	return resend.First(ctx, k.JS, jetstreamext.GetBatchStartTime(at))
 }
 
 // purge removes everything up to a message. It is recorded first: a record
@@ -160,7 +143,7 @@ func (k *keeper) watchFilling(ratio float64, info *jetstream.StreamInfo) {
 func (k *keeper) watchBacklog(ctx context.Context, p *audit.Progress, info *jetstream.StreamInfo) error {
 	age := time.Duration(0)
 	if p.Stream.AckFloor < info.State.LastSeq {
-		oldest, err := k.first(ctx, jetstreamext.GetBatchSeq(p.Stream.AckFloor+1))
+		oldest, err := resend.First(ctx, k.JS, jetstreamext.GetBatchSeq(p.Stream.AckFloor+1))
 		if err != nil {
 			return err
 		}
