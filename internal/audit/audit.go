@@ -48,11 +48,8 @@ type Options struct {
 // Meaning reads events by the rules of cat, as a worker does.
 func Meaning(cat *catalog.Catalog) func(*envelope.Event) ([32]byte, int64) {
 	return func(e *envelope.Event) ([32]byte, int64) {
-		source, ok := cat.Sources[e.Source]
-		if !ok {
-			return [32]byte{}, 0
-		}
-		return source.Rules.Decide(e).Fingerprint, source.Rules.Version()
+		d, version := cat.Decide(e)
+		return d.Fingerprint, version
 	}
 }
 

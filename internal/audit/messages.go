@@ -3,13 +3,10 @@ package audit
 import (
 	"context"
 	"crypto/sha256"
-	"errors"
-	"fmt"
 	"maps"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
-	"github.com/synadia-io/orbit.go/jetstreamext"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/onceledger/onceledger/internal/stream"
@@ -18,13 +15,9 @@ import (
 )
 
 const (
-	// readBatch is how many messages one request asks the broker for, and how
-	// many keys one query looks up.
-	readBatch = 1000
-	// readBytes bounds such a batch; a few of them are held at a time.
-	readBytes = 8 << 20
-	// readTimeout bounds one batch.
-	readTimeout = 30 * time.Second
+	// readBatch is how many messages are read at a time, and how many keys one
+	// query looks up.
+	readBatch = stream.ReadBatch
 	// readAhead is how many batches are read while one is looked up.
 	readAhead = 2
 )
@@ -91,25 +84,13 @@ func (a *auditor) readAll(ctx context.Context, batches chan<- []*message, first,
 
 // readBatch reads messages from sequence first on up to last, past gaps.
 func (a *auditor) readBatch(ctx context.Context, first, last uint64) ([]*message, error) {
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
-	defer cancel()
-	stored, err := jetstreamext.GetBatch(ctx, a.JS, stream.Events, readBatch,
-		jetstreamext.GetBatchSeq(first), jetstreamext.GetBatchMaxBytes(readBytes))
+	stored, err := stream.Read(ctx, a.JS, first, last)
 	if err != nil {
-		return nil, fmt.Errorf("read messages from %d: %w", first, err)
+		return nil, err
 	}
-	batch := make([]*message, 0, readBatch)
-	for raw, err := range stored {
-		if errors.Is(err, jetstreamext.ErrNoMessages) {
-			return batch, nil
-		}
-		if err != nil {
-			return nil, fmt.Errorf("read messages from %d: %w", first, err)
-		}
-		if raw.Sequence > last {
-			continue // let the answer end by itself
-		}
-		batch = append(batch, a.decode(raw))
+	batch := make([]*message, len(stored))
+	for i, raw := range stored {
+		batch[i] = a.decode(raw)
 	}
 	return batch, nil
 }

@@ -7,10 +7,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/nats-io/nats.go/jetstream"
-	"github.com/synadia-io/orbit.go/jetstreamext"
 
 	"github.com/onceledger/onceledger/internal/audit"
-	"github.com/onceledger/onceledger/internal/resend"
 	"github.com/onceledger/onceledger/internal/stream"
 	"github.com/onceledger/onceledger/internal/telemetry"
 	"github.com/onceledger/onceledger/pkg/dedupe"
@@ -84,7 +82,7 @@ func (k *keeper) free(ctx context.Context, p *audit.Progress, info *jetstream.St
 // trimmable returns the last message to remove: those older than the span that
 // is kept, and where that does not make enough room, as many more as it takes.
 func (k *keeper) trimmable(ctx context.Context, info *jetstream.StreamInfo, ratio float64, free uint64) (uint64, error) {
-	young, err := k.firstSince(ctx, info.TimeStamp.Add(-k.Config.Keep))
+	young, err := stream.FirstSince(ctx, k.JS, info.TimeStamp.Add(-k.Config.Keep))
 	if err != nil {
 		return 0, err
 	}
@@ -100,12 +98,6 @@ func (k *keeper) trimmable(ctx context.Context, info *jetstream.StreamInfo, rati
 		upTo = max(upTo, enough)
 	}
 	return min(upTo, free), nil
-}
-
-// firstSince returns the first message that was stored at a time or later; nil
-// if there is none.
-func (k *keeper) firstSince(ctx context.Context, at time.Time) (*jetstream.RawStreamMsg, error) {
-	return resend.First(ctx, k.JS, jetstreamext.GetBatchStartTime(at))
 }
 
 // purge removes everything up to a message. It is recorded first: a record
@@ -143,7 +135,7 @@ func (k *keeper) watchFilling(ratio float64, info *jetstream.StreamInfo) {
 func (k *keeper) watchBacklog(ctx context.Context, p *audit.Progress, info *jetstream.StreamInfo) error {
 	age := time.Duration(0)
 	if p.Stream.AckFloor < info.State.LastSeq {
-		oldest, err := resend.First(ctx, k.JS, jetstreamext.GetBatchSeq(p.Stream.AckFloor+1))
+		oldest, err := stream.FirstFrom(ctx, k.JS, p.Stream.AckFloor+1)
 		if err != nil {
 			return err
 		}

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/synadia-io/orbit.go/jetstreamext"
 
 	"github.com/onceledger/onceledger/internal/audit"
 	"github.com/onceledger/onceledger/internal/exit"
@@ -126,7 +125,7 @@ func (r Replay) begin(ctx context.Context, replay *resend.Replay) (from, gone ui
 	if r.FromSeq != 0 {
 		return max(r.FromSeq, first), max(r.FromSeq, first) - r.FromSeq, nil
 	}
-	msg, err := resend.First(ctx, replay.JS, jetstreamext.GetBatchStartTime(r.Since))
+	msg, err := stream.FirstSince(ctx, replay.JS, r.Since)
 	if err != nil {
 		return 0, 0, err
 	}

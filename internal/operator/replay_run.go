@@ -19,8 +19,8 @@ type replayRun struct {
 	size   int
 	pacer  pacer
 	bar    *progressbar.ProgressBar
-	count map[string]int
-	began time.Time
+	count  map[string]int
+	began  time.Time
 }
 
 func newReplayRun(s *Session, r Replay, replay *resend.Replay, total int) *replayRun {

@@ -10,7 +10,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"github.com/synadia-io/orbit.go/jetstreamext"
 
 	"github.com/onceledger/onceledger/internal/stream"
 	"github.com/onceledger/onceledger/pkg/dedupe"
@@ -28,30 +27,11 @@ func (s *Sender) Undelivered(ctx context.Context) (time.Time, error) {
 	if consumer.CachedInfo().NumPending == 0 {
 		return time.Time{}, nil
 	}
-	next, err := First(ctx, s.JS, jetstreamext.GetBatchSeq(consumer.CachedInfo().Delivered.Stream+1))
+	next, err := stream.FirstFrom(ctx, s.JS, consumer.CachedInfo().Delivered.Stream+1)
 	if err != nil || next == nil {
 		return time.Time{}, err
 	}
 	return next.Time, nil
-}
-
-// First returns the first message of EVENTS from a sequence or a time on; nil if
-// there is none.
-func First(ctx context.Context, js jetstream.JetStream, from jetstreamext.GetBatchOpt) (*jetstream.RawStreamMsg, error) {
-	found, err := jetstreamext.GetBatch(ctx, js, stream.Events, 1, from)
-	if err != nil {
-		return nil, fmt.Errorf("read messages: %w", err)
-	}
-	for msg, err := range found {
-		if errors.Is(err, jetstreamext.ErrNoMessages) {
-			return nil, nil
-		}
-		if err != nil {
-			return nil, fmt.Errorf("read messages: %w", err)
-		}
-		return msg, nil
-	}
-	return nil, nil
 }
 
 // Undecided sends the event of a row again that waits, or whose attempt has
@@ -92,7 +72,8 @@ func (s *Sender) Undecided(ctx context.Context, row *dedupe.Row, has *Stored, le
 	if err != nil {
 		return 0, fmt.Errorf("send event %s of %s again: %w", row.ID, row.Source, err)
 	}
-	return ack.Sequence, nil
+	// Where the copy lies tells who looks next that it is still to come.
+	return ack.Sequence, dedupe.Sent(ctx, s.Pool, s.Stream.Created, map[int64]uint64{row.No: ack.Sequence})
 }
 
 // Stored is what an event's message or letter holds.
