@@ -17,7 +17,7 @@ func (c *Catalog) Decide(e *envelope.Event) (rules.Decision, int64) {
 	source, ok := c.Sources[e.Source]
 	if !ok {
 		return rules.Decision{
-			Parked: dlq.SourceUnknown, Err: fmt.Errorf("source %q is not in this configuration", e.Source), Fingerprint: sha256.Sum256(e.Data),
+			Parked: dlq.SourceUnknown, Err: fmt.Errorf("source %q is not in the configuration", e.Source), Fingerprint: sha256.Sum256(e.Data),
 		}, 0
 	}
 	return source.Rules.Decide(e), source.Rules.Version()

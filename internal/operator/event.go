@@ -62,7 +62,7 @@ type Transfer struct {
 	Asset     string    `json:"asset"`
 	Minor     int64     `json:"amount_minor"`
 	Exponent  int       `json:"exponent"`
-	Posted    time.Time `json:"posted_at"`
+	Posted    time.Time `json:"posted_at,omitzero"`
 }
 
 // amount is the transfer's amount in major units with its asset.
