@@ -48,11 +48,8 @@ type Options struct {
 // Meaning reads events by the rules of cat, as a worker does.
 func Meaning(cat *catalog.Catalog) func(*envelope.Event) ([32]byte, int64) {
 	return func(e *envelope.Event) ([32]byte, int64) {
-		source, ok := cat.Sources[e.Source]
-		if !ok {
-			return [32]byte{}, 0
-		}
-		return source.Rules.Decide(e).Fingerprint, source.Rules.Version()
+		d, version := cat.Decide(e)
+		return d.Fingerprint, version
 	}
 }
 
@@ -70,15 +67,13 @@ type auditor struct {
 	// letters that their event's row names.
 	owned, letters claims
 	suspects       suspects
-	// copies are the messages that the sweep has sent again, with the sequence
-	// of their copy.
-	copies map[uint64]uint64
 	// settled is the last message that an incremental run has accounted for,
 	// apart from those in unsettled; both are set in a full one.
 	settled   uint64
 	unsettled map[uint64]bool
-	// step is set in an incremental run.
-	step *step
+	// step is set in an incremental run, survey in a survey.
+	step   *step
+	survey *survey
 	// unlettered are parked events without their letter.
 	unlettered []*dedupe.Row
 }

@@ -19,6 +19,8 @@ type class struct {
 	// owner is set if the event's row names this very message; no is its number.
 	owner bool
 	no    int64
+	// row is that of an undecided event whose message was answered.
+	row *dedupe.Row
 }
 
 // term names a counter of the sum.
@@ -46,6 +48,10 @@ func (s *Sum) counter(t term) *int {
 
 // count adds a message to its term, and reports it if it has none.
 func (a *auditor) count(m *message, c class) {
+	if a.survey != nil {
+		a.survey.tell(m, c)
+		return
+	}
 	*a.report.Sum.counter(c.term)++
 	if a.step != nil {
 		a.step.count(m, c)
@@ -86,9 +92,9 @@ func (a *auditor) explain(row *dedupe.Row, m *message) class {
 	}
 	switch {
 	case !row.Terminal():
-		c := a.waiting(m, class{problem: Undecided, detail: fmt.Sprintf("event number %d is still %s, although the message was answered", row.No, row.State)})
+		c := a.waiting(m, undecided(row))
 		if row.Redrives > 0 {
-			c = class{term: inFlight} // its redriven copy decides it
+			c = class{term: inFlight, row: c.row} // its redriven copy decides it
 		}
 		c.owner = owner
 		return c
@@ -98,6 +104,14 @@ func (a *auditor) explain(row *dedupe.Row, m *message) class {
 		return class{term: redriven}
 	}
 	return class{term: duplicate}
+}
+
+// undecided says that nobody will come for row any more.
+func undecided(row *dedupe.Row) class {
+	return class{
+		problem: Undecided, row: row,
+		detail: fmt.Sprintf("event number %d is still %s, although the message was answered", row.No, row.State),
+	}
 }
 
 // ended is the term of the message that decided a terminal row.
@@ -143,7 +157,7 @@ func (a *auditor) otherBytes(ctx context.Context, m *message, row *dedupe.Row) (
 	case same && row.Terminal():
 		return class{term: duplicate}, nil
 	case same || !row.Terminal():
-		return a.waiting(m, class{problem: Undecided, detail: fmt.Sprintf("event number %d is still %s, although the message was answered", row.No, row.State)}), nil
+		return a.waiting(m, undecided(row)), nil
 	}
 	return class{problem: OtherContent, detail: fmt.Sprintf(
 		"event number %d (message %d) is %s under this id with another meaning; this message has no outcome of its own", row.No, row.Seq, row.State)}, nil

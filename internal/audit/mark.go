@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-
-	"github.com/onceledger/onceledger/pkg/dedupe"
 )
 
 // ErrFenced means that another process has moved the marks since: this one no
@@ -81,7 +79,7 @@ func (a *auditor) missed(ctx context.Context, m *mark) error {
 }
 
 // remember lets a full audit know what the incremental ones have seen leave, and
-// what the sweep has under way.
+// what they have accounted for.
 func (a *auditor) remember(ctx context.Context) error {
 	m, err := a.readMark(ctx)
 	if err != nil {
@@ -94,13 +92,9 @@ func (a *auditor) remember(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	a.settled = m.seq
-	a.copies, a.unsettled = make(map[uint64]uint64), make(map[uint64]bool)
+	a.settled, a.unsettled = m.seq, make(map[uint64]bool, len(open))
 	for _, o := range open {
 		a.unsettled[o.seq] = true
-		if o.copy != 0 {
-			a.copies[o.seq] = o.copy
-		}
 	}
 	return nil
 }
@@ -108,7 +102,7 @@ func (a *auditor) remember(ctx context.Context) error {
 // readOpen returns the carried messages, by sequence.
 func (a *auditor) readOpen(ctx context.Context) ([]*message, error) {
 	found, err := a.Pool.Query(ctx, `
-		SELECT seq, source, event_id, body_hash, stored_at, redrive, copy_seq
+		SELECT seq, source, event_id, body_hash, stored_at, redrive
 		FROM audit_open
 		WHERE stream_created = $1
 		ORDER BY seq`, a.created)
@@ -117,11 +111,11 @@ func (a *auditor) readOpen(ctx context.Context) ([]*message, error) {
 	}
 	open, err := pgx.CollectRows(found, func(r pgx.CollectableRow) (*message, error) {
 		m := &message{carried: true, open: true}
-		var seq, sent int64
+		var seq int64
 		var hash []byte
-		err := r.Scan(&seq, &m.key.Source, &m.key.ID, &hash, &m.stored, &m.redrive, &sent)
+		err := r.Scan(&seq, &m.key.Source, &m.key.ID, &hash, &m.stored, &m.redrive)
 		copy(m.hash[:], hash)
-		m.seq, m.copy = uint64(seq), uint64(sent) //nolint:gosec // sequences are positive
+		m.seq = uint64(seq) //nolint:gosec // sequences are positive
 		return m, err
 	})
 	if err != nil {
@@ -152,7 +146,10 @@ func (s *step) save(ctx context.Context, a *auditor) error {
 			return fmt.Errorf("store mark: %w", ErrFenced)
 		}
 		s.mark.version++
-		return s.saveOpen(ctx, tx, a.created)
+		if err := s.saveOpen(ctx, tx, a.created); err != nil {
+			return err
+		}
+		return forgetCopies(ctx, tx, a.created, a.report.Stream.AckFloor)
 	})
 }
 
@@ -167,32 +164,13 @@ func (s *step) saveOpen(ctx context.Context, tx pgx.Tx, created time.Time) error
 		}
 	}
 	_, err := tx.CopyFrom(ctx, pgx.Identifier{"audit_open"},
-		[]string{"stream_created", "seq", "source", "event_id", "body_hash", "stored_at", "redrive", "copy_seq"},
+		[]string{"stream_created", "seq", "source", "event_id", "body_hash", "stored_at", "redrive"},
 		pgx.CopyFromSlice(len(fresh), func(i int) ([]any, error) {
 			m := fresh[i]
-			return []any{created, int64(m.seq), m.key.Source, m.key.ID, m.hash[:], m.stored, m.redrive, int64(0)}, nil //nolint:gosec // as above
+			return []any{created, int64(m.seq), m.key.Source, m.key.ID, m.hash[:], m.stored, m.redrive}, nil //nolint:gosec // as above
 		}))
 	if err != nil {
 		return fmt.Errorf("store open messages: %w", err)
-	}
-	return nil
-}
-
-// Sent records with which messages the sweep has sent open ones again: they are
-// in flight until the copies are answered.
-func Sent(ctx context.Context, q dedupe.Execer, created time.Time, copies map[uint64]uint64) error {
-	sequences, sent := make([]int64, 0, len(copies)), make([]int64, 0, len(copies))
-	for seq, n := range copies {
-		sequences, sent = append(sequences, int64(seq)), append(sent, int64(n)) //nolint:gosec // as above
-	}
-	var b pgx.Batch
-	b.Queue(`
-		UPDATE audit_open o
-		SET copy_seq = c.sent
-		FROM unnest($2::bigint[], $3::bigint[]) AS c (seq, sent)
-		WHERE o.stream_created = $1 AND o.seq = c.seq`, created, sequences, sent)
-	if err := q.SendBatch(ctx, &b).Close(); err != nil {
-		return fmt.Errorf("record copies: %w", err)
 	}
 	return nil
 }

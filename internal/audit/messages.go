@@ -3,12 +3,10 @@ package audit
 import (
 	"context"
 	"crypto/sha256"
-	"errors"
-	"fmt"
+	"maps"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
-	"github.com/synadia-io/orbit.go/jetstreamext"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/onceledger/onceledger/internal/stream"
@@ -17,13 +15,9 @@ import (
 )
 
 const (
-	// readBatch is how many messages one request asks the broker for, and how
-	// many keys one query looks up.
-	readBatch = 1000
-	// readBytes bounds such a batch; a few of them are held at a time.
-	readBytes = 8 << 20
-	// readTimeout bounds one batch.
-	readTimeout = 30 * time.Second
+	// readBatch is how many messages are read at a time, and how many keys one
+	// query looks up.
+	readBatch = stream.ReadBatch
 	// readAhead is how many batches are read while one is looked up.
 	readAhead = 2
 )
@@ -35,7 +29,7 @@ type message struct {
 	key     dedupe.Key
 	hash    [32]byte
 	redrive bool
-	// copy is the message with which the sweep sent this one again; 0 if none.
+	// copy is the message with which this one was sent again; 0 if none.
 	copy uint64
 	// carried is set if an earlier run has read the message, so that its bytes
 	// are not at hand.
@@ -46,6 +40,8 @@ type message struct {
 	event *envelope.Event
 	// meaning is set once somebody asked for it.
 	meaning *dedupe.Content
+	// raw is kept in a survey.
+	raw *jetstream.RawStreamMsg
 }
 
 // messages reads the stream up to the fixed end, a batch ahead of the rows.
@@ -88,32 +84,23 @@ func (a *auditor) readAll(ctx context.Context, batches chan<- []*message, first,
 
 // readBatch reads messages from sequence first on up to last, past gaps.
 func (a *auditor) readBatch(ctx context.Context, first, last uint64) ([]*message, error) {
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
-	defer cancel()
-	stored, err := jetstreamext.GetBatch(ctx, a.JS, stream.Events, readBatch,
-		jetstreamext.GetBatchSeq(first), jetstreamext.GetBatchMaxBytes(readBytes))
+	stored, err := stream.Read(ctx, a.JS, first, last)
 	if err != nil {
-		return nil, fmt.Errorf("read messages from %d: %w", first, err)
+		return nil, err
 	}
-	batch := make([]*message, 0, readBatch)
-	for raw, err := range stored {
-		if errors.Is(err, jetstreamext.ErrNoMessages) {
-			return batch, nil
-		}
-		if err != nil {
-			return nil, fmt.Errorf("read messages from %d: %w", first, err)
-		}
-		if raw.Sequence > last {
-			continue // let the answer end by itself
-		}
-		batch = append(batch, a.decode(raw))
+	batch := make([]*message, len(stored))
+	for i, raw := range stored {
+		batch[i] = a.decode(raw)
 	}
 	return batch, nil
 }
 
 // decode reads a message as the worker does.
 func (a *auditor) decode(raw *jetstream.RawStreamMsg) *message {
-	m := &message{seq: raw.Sequence, stored: raw.Time, hash: sha256.Sum256(raw.Data), copy: a.copies[raw.Sequence]}
+	m := &message{seq: raw.Sequence, stored: raw.Time, hash: sha256.Sum256(raw.Data)}
+	if a.survey != nil {
+		m.raw = raw
+	}
 	event, err := envelope.Decode(raw.Header, raw.Data)
 	if err != nil {
 		m.key = dedupe.Unreadable(dedupe.Position{StreamCreated: a.created, Seq: raw.Sequence})
@@ -145,7 +132,7 @@ func (a *auditor) account(ctx context.Context, batch []*message) error {
 }
 
 // lookUp reads the rows of messages: those of their keys, and where these do
-// not explain the bytes, those of parked conflicts.
+// not explain the bytes, those of parked conflicts, and what was sent again.
 func (a *auditor) lookUp(ctx context.Context, batch []*message) (map[dedupe.Key]*dedupe.Row, error) {
 	keys := make([]dedupe.Key, len(batch))
 	for i, m := range batch {
@@ -161,15 +148,12 @@ func (a *auditor) lookUp(ctx context.Context, batch []*message) (map[dedupe.Key]
 			variants = append(variants, dedupe.Conflict(m.key, m.hash))
 		}
 	}
-	if len(variants) == 0 {
-		return found, nil
+	if len(variants) > 0 {
+		conflicts, err := dedupe.Read(ctx, a.Pool, variants)
+		if err != nil {
+			return nil, err
+		}
+		maps.Copy(found, conflicts)
 	}
-	conflicts, err := dedupe.Read(ctx, a.Pool, variants)
-	if err != nil {
-		return nil, err
-	}
-	for key, row := range conflicts {
-		found[key] = row
-	}
-	return found, nil
+	return found, a.copied(ctx, batch, found)
 }

@@ -172,7 +172,7 @@ func TestRestoredBackup(t *testing.T) {
 	}
 	s.settle()
 	k.clean()
-	all := append([]string{"superseded", "audit_marks", "audit_open", "audit_balances", "audit_ledger"}, tables...)
+	all := append([]string{"superseded", "audit_marks", "audit_open", "audit_copies", "audit_balances", "audit_ledger"}, tables...)
 	for _, table := range all {
 		s.exec(`CREATE TABLE saved_` + table + ` AS TABLE ` + table)
 	}

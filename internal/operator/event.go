@@ -55,24 +55,34 @@ type Action struct {
 	Detail any       `json:"detail,omitempty"`
 }
 
+// Movement is what a transfer moves.
+type Movement struct {
+	Operation string `json:"operation"`
+	Debit     string `json:"debit"`
+	Credit    string `json:"credit"`
+	Asset     string `json:"asset"`
+	Minor     int64  `json:"amount_minor"`
+	Exponent  int    `json:"exponent"`
+}
+
+// movement describes t; exponent is that of its asset.
+func movement(t ledger.Transfer, exponent int) Movement {
+	return Movement{t.Operation, t.Debit, t.Credit, t.Asset, t.Amount, exponent}
+}
+
+// amount is what is moved in major units, with its asset.
+func (m *Movement) amount() string { return ledger.FormatMinor(m.Minor, m.Exponent) + " " + m.Asset }
+
 // Transfer is a posted transfer.
 type Transfer struct {
-	Operation string    `json:"operation"`
-	Debit     string    `json:"debit"`
-	Credit    string    `json:"credit"`
-	Asset     string    `json:"asset"`
-	Minor     int64     `json:"amount_minor"`
-	Exponent  int       `json:"exponent"`
-	Posted    time.Time `json:"posted_at"`
+	Movement
+	Posted time.Time `json:"posted_at"`
 	// N places the transfer in its event. Reverses is the N of one that it takes
 	// back, and Reversed is set on that one: only what has neither counts.
 	N        int16  `json:"n"`
 	Reverses *int16 `json:"reverses,omitempty"`
 	Reversed bool   `json:"reversed,omitempty"`
 }
-
-// amount is the transfer's amount in major units with its asset.
-func (t *Transfer) amount() string { return ledger.FormatMinor(t.Minor, t.Exponent) + " " + t.Asset }
 
 // remark says that a transfer does not count alone.
 func (t *Transfer) remark() string {
@@ -160,8 +170,7 @@ func transfersOf(entries []*ledger.Entry, assets *ledger.Assets) []Transfer {
 	for i, e := range entries {
 		asset, _ := assets.Lookup(e.Asset)
 		transfers[i] = Transfer{
-			Operation: e.Operation, Debit: e.Debit, Credit: e.Credit,
-			Asset: e.Asset, Minor: e.Amount, Exponent: asset.Exponent, Posted: e.Posted.UTC(),
+			Movement: movement(e.Transfer, asset.Exponent), Posted: e.Posted.UTC(),
 			N: e.N, Reverses: e.Reverses, Reversed: e.Reverses == nil && !slices.Contains(standing, e),
 		}
 	}

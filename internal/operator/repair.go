@@ -9,20 +9,25 @@ import (
 
 	"github.com/onceledger/onceledger/internal/exit"
 	"github.com/onceledger/onceledger/internal/repair"
+	"github.com/onceledger/onceledger/internal/review"
 	"github.com/onceledger/onceledger/internal/rules"
 	"github.com/onceledger/onceledger/pkg/dedupe"
 	"github.com/onceledger/onceledger/pkg/dlq"
 	"github.com/onceledger/onceledger/pkg/ledger"
 )
 
-// EventRepair says how an event is repaired.
+// EventRepair says which events are repaired, and how.
 type EventRepair struct {
+	// Source and ID name one event; or All that Filter selects and that need it.
+	Source, ID string
+	All        bool
+	Filter     review.Filter
 	// Actor is who does it, default the user of this machine; Note is why, and
 	// required.
 	Actor, Note string
-	// DryRun only shows what would be done. Overdraw takes accounts past limits
-	// that are enforced.
-	DryRun, Overdraw bool
+	// DryRun only shows what would be done, and Yes asks nothing. Overdraw takes
+	// accounts past limits that are enforced.
+	DryRun, Yes, Overdraw bool
 }
 
 // RepairedEvent is what became of one event. Its JSON names are part of the
@@ -37,37 +42,31 @@ type RepairedEvent struct {
 	Result string `json:"result"`
 	DryRun bool   `json:"dry_run,omitempty"`
 	// Today is what today's rules make of the event: apply, ignore or park.
-	Today     string     `json:"today,omitempty"`
-	Reversed  []Movement `json:"reversed"`
-	Posted    []Movement `json:"posted"`
-	Overdrawn []string   `json:"overdrawn,omitempty"`
-	Error     string     `json:"error,omitempty"`
+	Today     string           `json:"today,omitempty"`
+	Reversed  []RepairMovement `json:"reversed"`
+	Posted    []RepairMovement `json:"posted"`
+	Overdrawn []string         `json:"overdrawn,omitempty"`
+	Error     string           `json:"error,omitempty"`
 }
 
-// Movement is a transfer that a repair takes back or posts; EventNo is the event
+// RepairMovement is a transfer that a repair takes back or posts, and the event
 // that it belongs to.
-type Movement struct {
-	EventNo   int64  `json:"event_no"`
-	Operation string `json:"operation"`
-	Debit     string `json:"debit"`
-	Credit    string `json:"credit"`
-	Asset     string `json:"asset"`
-	Minor     int64  `json:"amount_minor"`
-	Exponent  int    `json:"exponent"`
+type RepairMovement struct {
+	EventNo int64 `json:"event_no"`
+	Movement
 }
 
-// CorrectEvent replaces what an event has posted by what today's rules ask for.
-func CorrectEvent(ctx context.Context, s *Session, source, id string, m EventRepair) error {
+// CorrectEvents replaces what events have posted by what today's rules ask for.
+func CorrectEvents(ctx context.Context, s *Session, m EventRepair) error {
 	return s.repair(ctx, m, func(r repair.Repairer, a dedupe.Action) error {
-		return s.repairNamed(ctx, r, source, id, m, a, r.Correct)
+		return s.repairEvents(ctx, r, m, a, correcting(r))
 	})
 }
 
-// ReopenEvent sends an event again that was completed without transfers.
-func ReopenEvent(ctx context.Context, s *Session, source, id string, m EventRepair) error {
+// ReopenEvents sends events again that were completed without transfers.
+func ReopenEvents(ctx context.Context, s *Session, m EventRepair) error {
 	return s.repair(ctx, m, func(r repair.Repairer, a dedupe.Action) error {
-		a.Verb = dedupe.VerbReopen
-		return s.repairNamed(ctx, r, source, id, m, a, r.Reopen)
+		return s.repairEvents(ctx, r, m, a, reopening(r))
 	})
 }
 
@@ -86,7 +85,7 @@ func CorrectByLetters(ctx context.Context, s *Session, named LetterMove, overdra
 			}
 			key := dedupe.Key{Source: l.Source, ID: l.EventID, Variant: l.Variant}
 			err = s.repairOne(ctx, r, key, m, func() (*repair.Done, error) {
-				return r.CorrectLetter(ctx, l, a, repair.Options{DryRun: m.DryRun, Overdraw: m.Overdraw})
+				return r.CorrectLetter(ctx, l, a, m.options())
 			})
 			if err != nil {
 				return err
@@ -115,20 +114,44 @@ func (s *Session) repair(ctx context.Context, m EventRepair, f func(repair.Repai
 	return noStream(f(repair.Repairer{Pool: pool, JS: conn.JS, Catalog: cat}, a))
 }
 
-type repairer func(context.Context, dedupe.Key, dedupe.Action, repair.Options) (*repair.Done, error)
+// repairing is a kind of repair: what it does to one event, and which differences
+// need it.
+type repairing struct {
+	verb, done string
+	kinds      []review.Kind
+	do         func(context.Context, dedupe.Key, dedupe.Action, repair.Options) (*repair.Done, error)
+}
 
-// repairNamed repairs the event that a person names.
-func (s *Session) repairNamed(ctx context.Context, r repair.Repairer, source, id string, m EventRepair, a dedupe.Action, do repairer) error {
-	rows, err := find(ctx, r.Pool, source, id)
+func correcting(r repair.Repairer) repairing {
+	return repairing{"correct", "corrected", []review.Kind{review.WouldPostDifferently, review.WouldIgnore}, r.Correct}
+}
+
+func reopening(r repair.Repairer) repairing {
+	return repairing{"reopen", "reopened", []review.Kind{review.WouldPost}, r.Reopen}
+}
+
+// repairEvents repairs the event that a person names, or all that need it.
+func (s *Session) repairEvents(ctx context.Context, r repair.Repairer, m EventRepair, a dedupe.Action, with repairing) error {
+	switch {
+	case m.All:
+		return s.repairAll(ctx, r, m, a, with)
+	case m.Filter != (review.Filter{}):
+		return exit.Usagef("name one event, or give --all with filters")
+	}
+	rows, err := find(ctx, r.Pool, m.Source, m.ID)
 	if err != nil {
 		return err
 	}
 	if len(rows) == 0 {
-		return fmt.Errorf("event %s of source %s is not known: it was not received, or no worker has decided it yet", id, source)
+		return fmt.Errorf("event %s of source %s is not known: it was not received, or no worker has decided it yet", m.ID, m.Source)
 	}
 	return s.repairOne(ctx, r, rows[0].Key, m, func() (*repair.Done, error) {
-		return do(ctx, rows[0].Key, a, repair.Options{DryRun: m.DryRun, Overdraw: m.Overdraw})
+		return with.do(ctx, rows[0].Key, a, m.options())
 	})
+}
+
+func (m EventRepair) options() repair.Options {
+	return repair.Options{DryRun: m.DryRun, Overdraw: m.Overdraw}
 }
 
 // repairOne repairs one event and prints what became of it.
@@ -138,11 +161,7 @@ func (s *Session) repairOne(ctx context.Context, r repair.Repairer, key dedupe.K
 		return err
 	}
 	done, failed := do()
-	e := RepairedEvent{
-		Source: key.Source, ID: key.ID, Variant: key.Variant, DryRun: m.DryRun,
-		Reversed: []Movement{}, Posted: []Movement{},
-	}
-	e.fill(done, failed, assets)
+	e := repairedEvent(key, m, done, failed, assets)
 	if s.JSON {
 		return errors.Join(s.object(e), hinted(failed))
 	}
@@ -152,18 +171,22 @@ func (s *Session) repairOne(ctx context.Context, r repair.Repairer, key dedupe.K
 	return e.print(s)
 }
 
-// fill says what was done.
-func (e *RepairedEvent) fill(done *repair.Done, failed error, assets *ledger.Assets) {
+// repairedEvent says what was done.
+func repairedEvent(key dedupe.Key, m EventRepair, done *repair.Done, failed error, assets *ledger.Assets) *RepairedEvent {
+	e := &RepairedEvent{
+		Source: key.Source, ID: key.ID, Variant: key.Variant, DryRun: m.DryRun,
+		Reversed: []RepairMovement{}, Posted: []RepairMovement{},
+	}
 	if failed != nil {
 		e.Result, e.Error = "refused", failed.Error()
-		return
+		return e
 	}
 	e.Number = done.Row.No
 	e.Today = today(done.Decision)
 	e.Overdrawn = done.Overdrawn
-	of := func(no int64, t ledger.Transfer) Movement {
+	of := func(no int64, t ledger.Transfer) RepairMovement {
 		asset, _ := assets.Lookup(t.Asset)
-		return Movement{no, t.Operation, t.Debit, t.Credit, t.Asset, t.Amount, asset.Exponent}
+		return RepairMovement{no, movement(t, asset.Exponent)}
 	}
 	for _, r := range done.Reversed {
 		e.Reversed = append(e.Reversed, of(r.EventNo, r.Transfer))
@@ -179,6 +202,7 @@ func (e *RepairedEvent) fill(done *repair.Done, failed error, assets *ledger.Ass
 	default:
 		e.Result = "unchanged"
 	}
+	return e
 }
 
 // today says a decision in a word.
@@ -239,6 +263,6 @@ func (e *RepairedEvent) print(s *Session) error {
 	return nil
 }
 
-func (m Movement) row(t *table, does string) {
-	t.row(does, operation(m.Operation), m.Debit, m.Credit, ledger.FormatMinor(m.Minor, m.Exponent)+" "+m.Asset)
+func (m *Movement) row(t *table, does string) {
+	t.row(does, operation(m.Operation), m.Debit, m.Credit, m.amount())
 }

@@ -2,6 +2,7 @@ package operator_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -9,17 +10,27 @@ import (
 
 	"github.com/onceledger/onceledger/internal/exit"
 	"github.com/onceledger/onceledger/internal/operator"
+	"github.com/onceledger/onceledger/internal/review"
 	"github.com/onceledger/onceledger/pkg/dedupe"
+	"github.com/onceledger/onceledger/pkg/envelope"
 	"github.com/onceledger/onceledger/pkg/ledger"
 )
 
 var mending = operator.EventRepair{Actor: "ada", Note: "the rule read the wrong field"}
 
+// named mends one event of the shop.
+func named(id string) operator.EventRepair {
+	m := mending
+	m.Source, m.ID = "shop", id
+	return m
+}
+
 // correct runs the command and returns its JSON object.
 func (s *system) correct(id string, m operator.EventRepair) (operator.RepairedEvent, error) {
 	s.t.Helper()
+	m.Source, m.ID = "shop", id
 	out, err := s.run(true, func(ctx context.Context, o *operator.Session) error {
-		return operator.CorrectEvent(ctx, o, "shop", id, m)
+		return operator.CorrectEvents(ctx, o, m)
 	})
 	return repaired(s.t, out), err
 }
@@ -50,7 +61,7 @@ func TestCorrectEvent(t *testing.T) {
 	require.Len(t, s.event("evt_1").Transfers, 1)
 
 	out, err := s.run(false, func(ctx context.Context, o *operator.Session) error {
-		return operator.CorrectEvent(ctx, o, "shop", "evt_1", mending)
+		return operator.CorrectEvents(ctx, o, named("evt_1"))
 	})
 	require.NoError(t, err)
 	require.Contains(t, out, "reverse")
@@ -105,10 +116,10 @@ func TestReopenEvent(t *testing.T) {
 	s.write(configuration)
 	reopen := func(m operator.EventRepair, json bool) (string, error) {
 		return s.run(json, func(ctx context.Context, o *operator.Session) error {
-			return operator.ReopenEvent(ctx, o, "shop", "evt_1", m)
+			return operator.ReopenEvents(ctx, o, m)
 		})
 	}
-	planned := mending
+	planned := named("evt_1")
 	planned.DryRun = true
 	out, err := reopen(planned, false)
 	require.NoError(t, err)
@@ -116,12 +127,12 @@ func TestReopenEvent(t *testing.T) {
 	require.Contains(t, out, "apply it")
 	require.Equal(t, "ignored", s.event("evt_1").Outcome)
 
-	out, err = reopen(mending, true)
+	out, err = reopen(named("evt_1"), true)
 	require.NoError(t, err)
 	require.Equal(t, "reopened", repaired(t, out).Result)
 	s.decide()
 	require.Equal(t, "applied", s.event("evt_1").Outcome)
-	out, err = reopen(mending, true)
+	out, err = reopen(named("evt_1"), true)
 	require.ErrorIs(t, err, dedupe.ErrState)
 	require.ErrorContains(t, err, "event correct is for events that are applied")
 	require.Equal(t, "refused", repaired(t, out).Result)
@@ -152,5 +163,62 @@ func TestRedriveAsCorrection(t *testing.T) {
 	require.True(t, shown.Transfers[0].Reversed)
 	require.Equal(t, "applied", shown.Conflicts[0].Outcome)
 	require.Len(t, shown.Conflicts[0].Transfers, 1)
+	s.auditClean()
+}
+
+// A wrong rule posted and ignored for a while: in the end everything stands as
+// today's rules have it, apart from what a limit refuses.
+func TestRepairAll(t *testing.T) {
+	s := newSystem(t)
+	enforced := strings.Replace(configuration, "policy: record", "policy: enforce", 1)
+	s.write(enforced)
+	var paid, wrong, missed []*envelope.Event
+	for n := range 10 {
+		body := func(id, typ string) string {
+			return fmt.Sprintf(`{"id":%q,"type":%q,"payment":%q,"from":"bank","to":"purse:%d","amount":1000,"asset":"EUR"}`, id, typ, "p_"+id, n)
+		}
+		good, bad, deaf := fmt.Sprint("good_", n), fmt.Sprint("bad_", n), fmt.Sprint("deaf_", n)
+		paid = append(paid, event(good, "paid", body(good, "paid")))
+		wrong = append(wrong, event(bad, "paid", body(bad, "paid")))
+		missed = append(missed, event(deaf, "settled", body(deaf, "settled")))
+	}
+	s.decide(paid...)
+	s.write(strings.Replace(enforced, "amount: body.amount", "amount: minor(body.amount) * 100", 1))
+	s.decide(append(wrong, missed...)...)
+	s.decide(event("spent", "paid", `{"id":"spent","type":"paid","payment":"p_spent","from":"purse:3","to":"bank","amount":900,"asset":"EUR"}`))
+	s.write(strings.Replace(enforced, `event.type == "paid"`, `event.type in ["paid", "settled"]`, 1))
+
+	all := mending
+	all.All, all.Yes = true, true
+	correct := func(m operator.EventRepair, json bool) (string, error) {
+		return s.run(json, func(ctx context.Context, o *operator.Session) error { return operator.CorrectEvents(ctx, o, m) })
+	}
+	_, err := correct(operator.EventRepair{All: true, Note: "nobody is asked"}, false)
+	require.Equal(t, exit.Usage, exit.Code(err))
+	planned := all
+	planned.DryRun = true
+	out, err := correct(planned, false)
+	require.NoError(t, err)
+	// spent was taken 100 times over, too.
+	require.Contains(t, out, "11 events of 31 compared to correct")
+	require.Contains(t, out, "10 events would be corrected: 10 reversed, 10 posted")
+	require.Contains(t, out, "refused: event bad_3 of shop", "what spent took has to come back first")
+	require.EqualValues(t, 21, s.count(`SELECT count(*) FROM transfers`))
+
+	out, err = correct(all, true)
+	require.NoError(t, err)
+	require.Len(t, lines[operator.RepairedEvent](t, out), 11)
+	out, err = s.run(false, func(ctx context.Context, o *operator.Session) error { return operator.ReopenEvents(ctx, o, all) })
+	require.NoError(t, err)
+	require.Contains(t, out, "10 events reopened")
+	s.decide()
+	require.EqualValues(t, 29_100, s.count(`SELECT sum(credits_posted - debits_posted) FROM accounts WHERE name LIKE 'purse:%'`))
+	out, err = s.run(false, func(ctx context.Context, o *operator.Session) error {
+		return operator.CheckAgainstStream(ctx, o, o.ConfigPath(), review.Filter{})
+	})
+	require.NoError(t, err, "nothing differs any more: %s", out)
+	out, err = correct(all, false)
+	require.NoError(t, err)
+	require.Contains(t, out, "0 events of 31 compared to correct")
 	s.auditClean()
 }

@@ -18,7 +18,7 @@ import (
 // nothing differs, nothing is done or recorded.
 //
 // Errors, beside those of ledger.Correct: dedupe.ErrNoEvent, dedupe.ErrState,
-// ErrGone, ErrParked, ErrSource.
+// ErrGone, ErrParked.
 func (r Repairer) Correct(ctx context.Context, key dedupe.Key, a dedupe.Action, o Options) (*Done, error) {
 	row, err := r.applied(ctx, key)
 	if err != nil {
@@ -121,7 +121,7 @@ func detailOf(done *Done) corrected {
 // instead. Then the letter is deleted. After a crash in between it is stale, and
 // goes when it is met.
 //
-// Errors, beside those of ledger.Correct: ErrConflict, ErrParked, ErrSource,
+// Errors, beside those of ledger.Correct: ErrConflict, ErrParked,
 // dlq.ErrNoEnvelope, dedupe.ErrState.
 func (r Repairer) CorrectLetter(ctx context.Context, l *dlq.Letter, a dedupe.Action, o Options) (*Done, error) {
 	if l.Reason != dlq.IDConflict && l.Reason != dlq.OperationConflict {

@@ -19,7 +19,7 @@ import (
 // records who and why; (2) the message is stored again. Whoever crashes in
 // between leaves an event that the sweep sends.
 //
-// Errors: dedupe.ErrNoEvent, dedupe.ErrState, ErrGone, ErrSource.
+// Errors: dedupe.ErrNoEvent, dedupe.ErrState, ErrGone.
 func (r Repairer) Reopen(ctx context.Context, key dedupe.Key, a dedupe.Action, o Options) (*Done, error) {
 	known, err := dedupe.Read(ctx, r.Pool, []dedupe.Key{key})
 	if err != nil {
@@ -34,11 +34,7 @@ func (r Repairer) Reopen(ctx context.Context, key dedupe.Key, a dedupe.Action, o
 		return nil, err
 	}
 	done := &Done{Event: msg.event}
-	source, ok := r.Catalog.Sources[key.Source]
-	if !ok {
-		return nil, fmt.Errorf("reopen event %s: %w: %s", key.ID, ErrSource, key.Source)
-	}
-	done.Decision = source.Rules.Decide(msg.event)
+	done.Decision, _ = r.Catalog.Decide(msg.event)
 	err = r.transact(ctx, o, func(tx pgx.Tx) error {
 		done.Row, err = dedupe.Reopen(ctx, tx, key, a)
 		return err

@@ -38,8 +38,6 @@ var (
 	ErrGone = errors.New("its message is no longer in " + stream.Events)
 	// ErrParked means that today's rules would park the event.
 	ErrParked = errors.New("today's rules would park it")
-	// ErrSource means that the configuration does not have the event's source.
-	ErrSource = errors.New("its source is not in this configuration")
 	// ErrConflict means that the letter is none of a conflict, or no longer.
 	ErrConflict = errors.New("it is not parked as a conflict")
 )
@@ -128,11 +126,7 @@ func (r Repairer) message(ctx context.Context, row *dedupe.Row) (*stored, error)
 
 // decide asks today's rules.
 func (r Repairer) decide(event *envelope.Event) (rules.Decision, error) {
-	source, ok := r.Catalog.Sources[event.Source]
-	if !ok {
-		return rules.Decision{}, fmt.Errorf("decide event %s: %w: %s", event.ID, ErrSource, event.Source)
-	}
-	d := source.Rules.Decide(event)
+	d, _ := r.Catalog.Decide(event)
 	if d.Parked != "" {
 		return d, fmt.Errorf("decide event %s: %w as %s: %w", event.ID, ErrParked, d.Parked, d.Err)
 	}

@@ -214,11 +214,8 @@ func (w *worker) incarnation() time.Time { return w.events.Load().created }
 
 // decide lets the event's source say what it is.
 func (w *worker) decide(e *envelope.Event) rules.Decision {
-	source, ok := w.cat.Sources[e.Source]
-	if !ok {
-		return unreadable(dlq.SourceUnknown, e.Data, fmt.Errorf("source %q is not in this worker's configuration", e.Source))
-	}
-	return source.Rules.Decide(e)
+	d, _ := w.cat.Decide(e)
+	return d
 }
 
 // unreadable is the decision about an event that no rules can read: it means
