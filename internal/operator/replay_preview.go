@@ -65,13 +65,13 @@ func (r Replay) preview(ctx context.Context, s *Session, replay *resend.Replay) 
 	if p.From > p.To {
 		return p, nil
 	}
-	bar := s.progress("look", int(p.To-p.From)+1) //nolint:gosec // far below 2⁶³
-	defer func() { _ = bar.Finish() }()           // a progress bar that cannot be drawn is no error
+	bar := s.progress("look", int(p.To-p.From)+1)
+	defer func() { _ = bar.Finish() }() // a progress bar that cannot be drawn is no error
 	err = replay.Each(ctx, func(page []resend.Planned) error {
 		for i := range page {
 			p.add(&page[i])
 			if seq := page[i].Seq; page[i].Raw != nil {
-				_ = bar.Set(int(seq - p.From + 1)) //nolint:gosec // as above
+				_ = bar.Set(int(seq - p.From + 1))
 			}
 		}
 		return nil

@@ -278,7 +278,7 @@ func TestReplayBounds(t *testing.T) {
 		} {
 			preview, _ := s.plan(r)
 			require.Equal(t, strings.TrimSpace(want), fmt.Sprintf("%d-%d", preview.From, preview.To))
-			require.Equal(t, max(0, int(preview.To)-int(preview.From)+1), preview.Messages) //nolint:gosec // small
+			require.Equal(t, max(0, int(preview.To)-int(preview.From)+1), preview.Messages)
 		}
 		preview, _ := s.plan(operator.Replay{FromSeq: 1, Source: "stripe"})
 		require.Zero(t, preview.Messages)

@@ -95,7 +95,7 @@ func (r *reviewer) outside(ctx context.Context) error {
 			                          AND ($9::timestamptz IS NULL OR created_at <= $9)
 			                          AND ($10 = '' OR type = $10 OR right($10, 1) = '*' AND starts_with(type, left($10, -1))))
 			FROM (SELECT * FROM events WHERE no > $1 ORDER BY no LIMIT $2) AS e`,
-			after, outsidePage, r.created, int64(r.trimmed), f.Source, int64(f.From), int64(f.To), orNull(f.Since), orNull(f.Until), f.Type, //nolint:gosec // sequences stay far below 2⁶³
+			after, outsidePage, r.created, int64(r.trimmed), f.Source, int64(f.From), int64(f.To), orNull(f.Since), orNull(f.Until), f.Type,
 		).Scan(&last, &n)
 		if err != nil {
 			return fmt.Errorf("count events outside the stream: %w", err)
