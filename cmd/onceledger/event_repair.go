@@ -28,8 +28,8 @@ again: see event correct.
 --all opens every stored event for which the rules of the configuration ask for
 money that is not there (would_post of config check --against-stream).
 ` + bulkHelp,
-		Example: `  onceledger event reopen stripe evt_1NG8Du2eZvKYlo2CUI79vXWy --dry-run
-  onceledger event reopen stripe evt_1NG8Du2eZvKYlo2CUI79vXWy --note "rule for refunds was missing"
+		Example: `  onceledger event reopen stripe evt_1NG8Du2eZvKYlo2C --dry-run
+  onceledger event reopen stripe evt_1NG8Du2eZvKYlo2C --note "rule for refunds was missing"
   onceledger event reopen --all --source stripe --since 24h --note "rule for refunds was missing"`,
 	})
 }
@@ -56,8 +56,8 @@ example because the money was spent: --overdraw posts it all the same.
 --all corrects every stored event that differs from the rules
 (would_post_differently and would_ignore of config check --against-stream).
 ` + bulkHelp,
-		Example: `  onceledger event correct stripe evt_1NG8Du2eZvKYlo2CUI79vXWy --dry-run
-  onceledger event correct stripe evt_1NG8Du2eZvKYlo2CUI79vXWy --note "amount was read in cents twice"
+		Example: `  onceledger event correct stripe evt_1NG8Du2eZvKYlo2C --dry-run
+  onceledger event correct stripe evt_1NG8Du2eZvKYlo2C --note "amount was read in cents twice"
   onceledger event correct --all --source stripe --since 2h --dry-run`,
 	})
 	cmd.Flags().BoolVar(&overdraw, "overdraw", false, "post it even where an enforced limit refuses it")

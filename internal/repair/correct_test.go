@@ -53,7 +53,8 @@ func TestCorrectMovesTheMoneyToWhereTodaysRulesSay(t *testing.T) {
 // then on is applied; who came before can be opened again.
 func TestCorrectGivesOperationsUp(t *testing.T) {
 	s := systemtest.New(t, stack, right)
-	s.Decide(pay("evt_1", "p1", "bank", wallet, "500"), pay("evt_twin", "p1", "bank", wallet, "500"))
+	s.Decide(pay("evt_1", "p1", "bank", wallet, "500"))
+	s.Decide(pay("evt_twin", "p1", "bank", wallet, "500"))
 	require.Equal(t, dedupe.DuplicateOperation, s.Row("evt_twin").Outcome)
 	s.Rules(deaf)
 	done := correct(t, s, "evt_1")
@@ -79,8 +80,8 @@ func TestCorrectGivesOperationsUp(t *testing.T) {
 
 func TestCorrectRefuses(t *testing.T) {
 	s := systemtest.New(t, stack, right)
-	s.Decide(pay("evt_1", "p1", "bank", "purse:1", "500"), pay("evt_spent", "p2", "purse:1", "bank", "400"),
-		pay("evt_bad", "p3", "bank", wallet, `"many"`))
+	s.Decide(pay("evt_1", "p1", "bank", "purse:1", "500"))
+	s.Decide(pay("evt_spent", "p2", "purse:1", "bank", "400"), pay("evt_bad", "p3", "bank", wallet, `"many"`))
 	r := repairer(s)
 	refused := func(id string, want error) {
 		t.Helper()
