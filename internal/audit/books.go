@@ -65,7 +65,7 @@ func (a *auditor) compare(ctx context.Context, scope string, args ...any) error 
 		case o.EventNo < 0:
 			f.Kind, f.Detail = NoOperation, fmt.Sprintf("transfer %s of event number %d has no operation", movement(t), no)
 			a.report.add(f)
-		case o.EventNo != t.EventNo || o.Transfer != t.Transfer:
+		case o.EventNo != t.EventNo || !o.Same(t.Transfer):
 			f.Kind, f.Detail = NoOperation, fmt.Sprintf("transfer %s of event number %d; its operation says %s by event number %d", movement(t), no, movement(o), o.EventNo)
 			a.report.add(f)
 		}
