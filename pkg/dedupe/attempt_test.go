@@ -112,7 +112,7 @@ func TestOverlappingBeginsDoNotDeadlock(t *testing.T) {
 	var group errgroup.Group
 	for worker := range begunBy {
 		group.Go(func() error {
-			random := rand.New(rand.NewPCG(uint64(worker), 5)) //nolint:gosec // a worker's number
+			random := rand.New(rand.NewPCG(uint64(worker), 5))
 			for range 30 {
 				known, err := dedupe.Read(t.Context(), pool, keys)
 				if err != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/onceledger/onceledger/internal/operator"
+	"github.com/onceledger/onceledger/pkg/envelope"
 )
 
 // refunds is base with Stripe's refunds, which are about a charge.
@@ -108,9 +109,15 @@ func TestRedriveWithinTheDuplicateWindow(t *testing.T) { // case 9
 	require.Len(t, s.stored(), before+1, "the broker did not take it for a repeat")
 	require.Empty(t, s.letters())
 
-	// Again: there is nothing to send, and a copy of what was sent adds nothing.
+	// Again there is nothing to send; and whatever is sent again adds nothing.
 	code, _ = redrive()
 	require.NotZero(t, code)
+	sent, err := s.stored()[before].event.Msg()
+	require.NoError(t, err)
+	require.Equal(t, "1", sent.Header.Get(envelope.HeaderRedrive))
+	_, err = s.js.PublishMsg(t.Context(), sent)
+	require.NoError(t, err)
 	s.ack(receiver, event.again(1))
 	s.verify(want)
+	require.Empty(t, s.letters())
 }
