@@ -94,7 +94,7 @@ func (a *auditor) blame(f Finding, t, o ledger.Entry, state, outcome string) {
 	case o.EventNo < 0:
 		f.Kind, f.Detail = NoOperation, fmt.Sprintf("transfer %s of event number %d has no operation", movement(t), t.EventNo)
 		a.report.add(f)
-	case o.EventNo != t.EventNo || o.Transfer != t.Transfer:
+	case o.EventNo != t.EventNo || !o.Same(t.Transfer):
 		f.Kind, f.Detail = NoOperation, fmt.Sprintf("transfer %s of event number %d; its operation says %s by event number %d", movement(t), t.EventNo, movement(o), o.EventNo)
 		a.report.add(f)
 	}

@@ -175,7 +175,7 @@ func changes(was []*ledger.Entry, now []ledger.Transfer, b *books) []Change {
 		switch {
 		case at < 0:
 			list = append(list, Change{Was: e})
-		case now[at] != e.Transfer:
+		case !e.Same(now[at]):
 			list = append(list, Change{Was: e, Now: &now[at]})
 		}
 	}
@@ -183,7 +183,7 @@ func changes(was []*ledger.Entry, now []ledger.Transfer, b *books) []Change {
 		if find(was, t.Operation) != nil {
 			continue
 		}
-		if other := b.posted[t.Operation]; other == nil || other.Transfer != t {
+		if other := b.posted[t.Operation]; other == nil || !other.Same(t) {
 			list = append(list, Change{Now: &now[i]})
 		}
 	}

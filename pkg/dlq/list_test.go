@@ -155,3 +155,16 @@ func TestStrangersMessagesAreShownAsFarAsTheyGo(t *testing.T) {
 	require.Equal(t, "no headers", string(all[0].Data))
 	require.Empty(t, list(t, js, dlq.Filter{Reason: dlq.BadJSON}), "none of them says why it was parked")
 }
+
+func TestRemoveOfWhatIsGone(t *testing.T) {
+	t.Parallel()
+	js := broker(t)
+	first, second := park(t, js, dlq.Letter{Reason: dlq.BadJSON, EventID: "1"}), park(t, js, dlq.Letter{Reason: dlq.BadJSON, EventID: "2"})
+	kept := park(t, js, dlq.Letter{Reason: dlq.BadJSON, EventID: "3"})
+	require.NoError(t, dlq.Remove(t.Context(), js))
+	require.NoError(t, dlq.Remove(t.Context(), js, first))
+	require.NoError(t, dlq.Remove(t.Context(), js, first, second, 1000), "it may be repeated")
+	left := list(t, js, dlq.Filter{})
+	require.Len(t, left, 1)
+	require.Equal(t, kept, left[0].Seq)
+}

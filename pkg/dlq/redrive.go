@@ -55,9 +55,11 @@ func Remove(ctx context.Context, js jetstream.JetStream, seqs ...uint64) error {
 	for _, seq := range seqs {
 		group.Go(func() error {
 			err := stream.DeleteMsg(ctx, seq)
-			var api *jetstream.APIError
-			if errors.As(err, &api) && api.ErrorCode == codeNoMessage || errors.Is(err, jetstream.ErrMsgNotFound) {
-				return nil
+			if errors.Is(err, jetstream.ErrMsgDeleteUnsuccessful) {
+				// The client keeps nothing of the broker's reason but its text.
+				if _, look := stream.GetMsg(ctx, seq); errors.Is(look, jetstream.ErrMsgNotFound) {
+					return nil
+				}
 			}
 			if err != nil {
 				return fmt.Errorf("remove dead letter %d: %w", seq, err)
@@ -67,6 +69,3 @@ func Remove(ctx context.Context, js jetstream.JetStream, seqs ...uint64) error {
 	}
 	return group.Wait()
 }
-
-// codeNoMessage is the broker's "sequence not found" of a delete.
-const codeNoMessage = 10043

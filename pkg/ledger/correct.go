@@ -47,7 +47,7 @@ type Correction struct {
 // with an error, nothing, if the caller rolls back then. The caller holds the
 // rows of its events, so that nobody corrects them at the same time.
 //
-// Errors: ErrOperationConflict, ErrInsufficientFunds, ErrAmountOverflow, ErrRace,
+// Errors: ErrOperationConflict, ErrMissingParent, ErrInsufficientFunds, ErrAmountOverflow, ErrRace,
 // ErrTransfers, ErrDamaged, and those of the database.
 func Correct(ctx context.Context, tx pgx.Tx, limits func(account string) (Limit, bool), c *Correction) error {
 	if c.Overdraw {
@@ -91,6 +91,7 @@ func (x *correction) lock(ctx context.Context, tx pgx.Tx) error {
 	}
 	var reserve pgx.Batch
 	x.batch.reserveOperations(&reserve, keys)
+	x.batch.parents.read(&reserve)
 	if err := tx.SendBatch(ctx, &reserve).Close(); err != nil {
 		return fmt.Errorf("reserve operations: %w", err)
 	}
@@ -135,10 +136,10 @@ func (x *correction) takeBack(ctx context.Context, tx pgx.Tx) error {
 	}
 	for _, e := range x.standing {
 		held, ours := x.held[e.Operation], x.batch.ops[e.Operation]
-		if held == nil || held.EventNo != e.EventNo || held.Transfer != e.Transfer || ours != nil && ours.reserved {
+		if held == nil || held.EventNo != e.EventNo || !held.Same(e.Transfer) || ours != nil && ours.reserved {
 			return damaged(e)
 		}
-		if wanted[e.Operation] != e.Transfer {
+		if !e.Same(wanted[e.Operation]) {
 			x.Reversed = append(x.Reversed, e)
 		}
 	}
@@ -148,7 +149,7 @@ func (x *correction) takeBack(ctx context.Context, tx pgx.Tx) error {
 		case x.batch.ops[t.Operation].reserved:
 		case there == nil:
 			return fmt.Errorf("%w: %s", ErrRace, t.Operation)
-		case there.Transfer == t:
+		case there.Same(t):
 			continue // it stands, whoever posted it
 		case slices.Contains(x.Replaces, there.EventNo): // reversed above
 		case !x.Over:
@@ -162,6 +163,23 @@ func (x *correction) takeBack(ctx context.Context, tx pgx.Tx) error {
 		}
 		x.Posted = append(x.Posted, t)
 	}
+	return x.checkParents()
+}
+
+// checkParents refuses what is about an operation that does not stand afterwards.
+func (x *correction) checkParents() error {
+	given := make(map[string]bool, len(x.Reversed))
+	for _, e := range x.Reversed {
+		given[e.Operation] = true
+	}
+	for _, t := range x.Posted {
+		delete(given, t.Operation)
+	}
+	for _, t := range x.Posted {
+		if t.Parent != "" && (given[t.Parent] || !x.batch.parents.posted[t.Parent]) {
+			return fmt.Errorf("%w: %s, which %s is about", ErrMissingParent, t.Parent, t.Operation)
+		}
+	}
 	return nil
 }
 
@@ -172,7 +190,7 @@ func standingFor(ctx context.Context, tx pgx.Tx, operation *Entry) (*Entry, erro
 		return nil, err
 	}
 	for _, e := range Standing(posted[operation.EventNo]) {
-		if e.Transfer == operation.Transfer {
+		if e.Same(operation.Transfer) {
 			return e, nil
 		}
 	}

@@ -161,6 +161,26 @@ func TestCorrectRefusesWhatDoesNotAddUp(t *testing.T) {
 	require.EqualValues(t, 5, balance(t, pool, "y"))
 }
 
+func TestCorrectKeepsParents(t *testing.T) {
+	pool := openOwner(t)
+	e := event(move("charge", "psp", "wallet", 900))
+	mustPost(t, pool, e)
+	refund := move("refund", "wallet", "psp", 400)
+	refund.Parent = "charge of nobody"
+	c := &ledger.Correction{EventNo: e.EventNo, Transfers: []ledger.Transfer{refund}}
+	require.ErrorIs(t, correct(t.Context(), pool, c), ledger.ErrMissingParent)
+
+	refund.Parent = "charge"
+	c = &ledger.Correction{EventNo: e.EventNo, Replaces: []int64{e.EventNo}, Transfers: []ledger.Transfer{refund}}
+	require.ErrorIs(t, correct(t.Context(), pool, c), ledger.ErrMissingParent, "the charge would be given up")
+	c = &ledger.Correction{EventNo: e.EventNo, Replaces: []int64{e.EventNo}, Transfers: []ledger.Transfer{move("charge", "psp", "wallet", 500), refund}}
+	require.NoError(t, correct(t.Context(), pool, c))
+	require.EqualValues(t, 100, balance(t, pool, "wallet"))
+	again := &ledger.Correction{EventNo: e.EventNo, Replaces: []int64{e.EventNo}, Transfers: c.Transfers}
+	require.NoError(t, correct(t.Context(), pool, again))
+	require.Empty(t, again.Posted, "a parent is no part of what stands")
+}
+
 // Corrections of any events over each other leave what a map of the operations
 // says, and balances that are the sums of what stands.
 func TestCorrectionsAgreeWithAModel(t *testing.T) {
