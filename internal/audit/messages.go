@@ -3,12 +3,8 @@ package audit
 import (
 	"context"
 	"crypto/sha256"
-	"errors"
-	"fmt"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
-	"github.com/synadia-io/orbit.go/jetstreamext"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/onceledger/onceledger/internal/stream"
@@ -90,33 +86,31 @@ func (a *auditor) readAll(ctx context.Context, batches chan<- []*message, first,
 func (a *auditor) readBatch(ctx context.Context, first, last uint64) ([]*message, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	stored, err := jetstreamext.GetBatch(ctx, a.JS, stream.Events, readBatch,
-		jetstreamext.GetBatchSeq(first), jetstreamext.GetBatchMaxBytes(readBytes))
+	stored, err := envelope.Read(ctx, a.JS, stream.Events, envelope.Range{From: first, Messages: readBatch, Bytes: readBytes})
 	if err != nil {
-		return nil, fmt.Errorf("read messages from %d: %w", first, err)
+		return nil, err
 	}
-	batch := make([]*message, 0, readBatch)
-	for raw, err := range stored {
-		if errors.Is(err, jetstreamext.ErrNoMessages) {
-			return batch, nil
+	batch := make([]*message, 0, len(stored))
+	for _, m := range stored {
+		if m.Seq > last {
+			break
 		}
-		if err != nil {
-			return nil, fmt.Errorf("read messages from %d: %w", first, err)
-		}
-		if raw.Sequence > last {
-			continue // let the answer end by itself
-		}
-		batch = append(batch, a.decode(raw))
+		batch = append(batch, a.decode(m))
 	}
 	return batch, nil
 }
 
+// fetch returns one message of EVENTS; envelope.ErrNotStored if it is not there.
+func (a *auditor) fetch(ctx context.Context, seq uint64) (*envelope.Stored, error) {
+	return envelope.ReadOne(ctx, a.JS, stream.Events, seq)
+}
+
 // decode reads a message as the worker does.
-func (a *auditor) decode(raw *jetstream.RawStreamMsg) *message {
-	m := &message{seq: raw.Sequence, stored: raw.Time, hash: sha256.Sum256(raw.Data), copy: a.copies[raw.Sequence]}
-	event, err := envelope.Decode(raw.Header, raw.Data)
+func (a *auditor) decode(stored *envelope.Stored) *message {
+	m := &message{seq: stored.Seq, stored: stored.Time, hash: sha256.Sum256(stored.Data), copy: a.copies[stored.Seq]}
+	event, err := envelope.Decode(stored.Header, stored.Data)
 	if err != nil {
-		m.key = dedupe.Unreadable(dedupe.Position{StreamCreated: a.created, Seq: raw.Sequence})
+		m.key = dedupe.Unreadable(dedupe.Position{StreamCreated: a.created, Seq: stored.Seq})
 		return m
 	}
 	m.event, m.redrive = event, event.Redrive > 0

@@ -7,9 +7,8 @@ import (
 	"math"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/nats-io/nats.go/jetstream"
-
 	"github.com/onceledger/onceledger/pkg/dedupe"
+	"github.com/onceledger/onceledger/pkg/envelope"
 )
 
 // pageRows is how many rows one statement looks at. A statement is its own
@@ -105,9 +104,9 @@ func (a *auditor) strangers(ctx context.Context, numbers []int64) error {
 			continue
 		}
 		finding := Finding{Kind: WrongOrigin, Seq: row.Seq, Source: row.Source, EventID: row.ID, Variant: row.Variant, EventNo: &no}
-		raw, err := a.events.GetMsg(ctx, row.Seq)
+		raw, err := a.fetch(ctx, row.Seq)
 		switch {
-		case errors.Is(err, jetstream.ErrMsgNotFound):
+		case errors.Is(err, envelope.ErrNotStored):
 			gone, err := a.trimmed(ctx, row.Seq)
 			if err != nil {
 				return err
@@ -117,7 +116,7 @@ func (a *auditor) strangers(ctx context.Context, numbers []int64) error {
 				a.report.add(finding)
 			}
 		case err != nil:
-			return fmt.Errorf("read message %d: %w", row.Seq, err)
+			return err
 		default:
 			if m := a.decode(raw); m.key.Source != row.Source || m.key.ID != row.ID || m.hash != row.BodyHash {
 				finding.Detail = fmt.Sprintf("event number %d names message %d, which is event %s of %s with other bytes", no, row.Seq, m.key.ID, m.key.Source)

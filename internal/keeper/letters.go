@@ -12,6 +12,7 @@ import (
 	"github.com/onceledger/onceledger/internal/audit"
 	"github.com/onceledger/onceledger/pkg/dedupe"
 	"github.com/onceledger/onceledger/pkg/dlq"
+	"github.com/onceledger/onceledger/pkg/envelope"
 )
 
 // unlettered stores the letters of parked events again, from the messages that
@@ -63,7 +64,7 @@ func (s *sweep) letter(ctx context.Context, row *dedupe.Row) error {
 
 // parkUnreadable gives a message that holds no event the failed row it lost; the
 // next round stores its letter.
-func (s *sweep) parkUnreadable(ctx context.Context, u audit.Unaccounted, raw *jetstream.RawStreamMsg, cause error) error {
+func (s *sweep) parkUnreadable(ctx context.Context, u audit.Unaccounted, raw *envelope.Stored, cause error) error {
 	hash := sha256.Sum256(raw.Data)
 	row := &dedupe.Row{
 		Key: u.Key, State: dedupe.Failed, Reason: string(dlq.BadEnvelope), Error: cause.Error(), Occurred: raw.Time,

@@ -12,7 +12,6 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/rs/zerolog"
-	"github.com/synadia-io/orbit.go/jetstreamext"
 
 	"github.com/onceledger/onceledger/internal/audit"
 	"github.com/onceledger/onceledger/internal/stream"
@@ -109,13 +108,13 @@ type copyOf struct {
 // copy reads a message and returns what is to be published, nil where nothing
 // is. One that holds no event is parked instead, since its place is its key.
 func (s *sweep) copy(ctx context.Context, u audit.Unaccounted) (*copyOf, error) {
-	raw, err := s.events.GetMsg(ctx, u.Seq)
-	if errors.Is(err, jetstream.ErrMsgNotFound) {
+	raw, err := envelope.ReadOne(ctx, s.JS, stream.Events, u.Seq)
+	if errors.Is(err, envelope.ErrNotStored) {
 		s.unrepairable++
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read message %d: %w", u.Seq, err)
+		return nil, err
 	}
 	event, err := envelope.Decode(raw.Header, raw.Data)
 	if err != nil {
@@ -232,7 +231,7 @@ func (s *sweep) undelivered(ctx context.Context) (time.Time, error) {
 	if consumer.CachedInfo().NumPending == 0 {
 		return time.Time{}, nil
 	}
-	next, err := s.first(ctx, jetstreamext.GetBatchSeq(consumer.CachedInfo().Delivered.Stream+1))
+	next, err := s.first(ctx, envelope.Range{From: consumer.CachedInfo().Delivered.Stream + 1})
 	if err != nil || next == nil {
 		return time.Time{}, err
 	}
@@ -287,12 +286,12 @@ func (s *sweep) message(ctx context.Context, row *dedupe.Row) (*stored, error) {
 	if !row.StreamCreated.Equal(s.p.Stream.Created) {
 		return nil, nil
 	}
-	raw, err := s.events.GetMsg(ctx, row.Seq)
-	if errors.Is(err, jetstream.ErrMsgNotFound) {
+	raw, err := envelope.ReadOne(ctx, s.JS, stream.Events, row.Seq)
+	if errors.Is(err, envelope.ErrNotStored) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read message %d: %w", row.Seq, err)
+		return nil, err
 	}
 	if sha256.Sum256(raw.Data) != row.BodyHash {
 		return nil, nil

@@ -162,7 +162,7 @@ func (w *worker) openEvents(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("open stream %s: %w", stream.Events, err)
 	}
-	w.events.Store(&events{opened, created(opened)})
+	w.events.Store(&events{created(opened)})
 	return nil
 }
 

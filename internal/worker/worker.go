@@ -205,7 +205,6 @@ func (w *worker) tellRedis() error {
 // events is the stream that sequences belong to. It may be created again while
 // the worker runs.
 type events struct {
-	jetstream.Stream
 	created time.Time // in the database's resolution
 }
 

@@ -396,6 +396,28 @@ func TestRulesChangedBetween(t *testing.T) {
 	require.Equal(t, dlq.IDConflict, s.letters()[0].Reason)
 }
 
+// The message that is read again may have been published by anybody, with
+// headers that look like the broker's.
+func TestRulesChangedUnderALiar(t *testing.T) {
+	s := newSystem(t, shop)
+	stop := s.start()
+	msg, err := payment("evt_1", "p1", "bank", "wallet:1", 5).Msg()
+	require.NoError(t, err)
+	msg.Header["Nats-Sequence"], msg.Header["Nats-Time-Stamp"] = []string{"many"}, []string{"yesterday"}
+	_, err = s.js.PublishMsg(t.Context(), msg)
+	require.NoError(t, err)
+	s.decided("evt_1", dedupe.Completed)
+	s.settled()
+	stop()
+
+	s.cat = s.load(strings.Replace(shop, `event.type == "paid"`, `event.type == "paid" && !has(body.void)`, 1))
+	s.start()
+	s.publish(event("evt_1", `{"type":"paid","id":"evt_1","payment":"p1","from":"bank","to":"wallet:1","amount":5,"asset":"EUR"}`))
+	s.settled()
+	require.Empty(t, s.letters())
+	require.Zero(t, s.logged("postgres is unavailable"))
+}
+
 func TestOddIDs(t *testing.T) {
 	// Case 56: processed once each, no two of them merged.
 	s := newSystem(t, shop)
