@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -47,8 +48,8 @@ func runChildWorker() int {
 func (s *system) child(dies string) *exec.Cmd {
 	s.t.Helper()
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), childWorkerEnv+"="+s.cat.Config.File, childWorkerDies+"="+dies, "DATABASE_URL="+s.url,
-		"NATS_URL="+stack.NATSURL, "NATS_MONITOR_URL="+stack.NATSMonitorURL, "REDIS_URL="+stack.RedisURL, "WORKER_ADMIN=127.0.0.1:0")
+	cmd.Env = append(os.Environ(), childWorkerEnv+"="+s.cat.Config.File, childWorkerDies+"="+dies, "DATABASE_URL="+cmp.Or(s.env["DATABASE_URL"], s.url),
+		"NATS_URL="+cmp.Or(s.env["NATS_URL"], stack.NATSURL), "NATS_MONITOR_URL="+stack.NATSMonitorURL, "REDIS_URL="+stack.RedisURL, "WORKER_ADMIN=127.0.0.1:0")
 	cmd.Stderr = s.out
 	require.NoError(s.t, cmd.Start())
 	s.t.Cleanup(func() {

@@ -38,7 +38,7 @@ func FuzzLetter(f *testing.F) {
 	f.Fuzz(func(t *testing.T, source, id, variant, reason, failed string, attempts int, origin uint64, name, value string) {
 		l := Letter{
 			Source: source, EventID: id, Variant: variant, Reason: Reason(reason), Error: failed, Attempts: attempts,
-			FirstSeen: time.Unix(1_700_000_000, int64(origin%1_000_000_000)).UTC(), OriginSeq: origin, //nolint:gosec // below 10⁹
+			FirstSeen: time.Unix(1_700_000_000, int64(origin%1_000_000_000)).UTC(), OriginSeq: origin,
 			Header: nats.Header{name: {value}}, Data: []byte(value),
 		}
 		msg := l.msg()
