@@ -130,8 +130,11 @@ func (a *auditor) proceed(ctx context.Context, p *Progress) error {
 	if s.mark, err = a.readMark(ctx); err != nil {
 		return err
 	}
-	carried, err := a.readOpen(ctx)
-	if err != nil {
+	var carried []*message
+	if s.mark.goneBack {
+		a.report.add(Finding{Kind: Gone, Seq: a.report.Stream.Last, Detail: stream.Events +
+			" was restored from an older copy: messages that were accounted for are not in it, and it is accounted for anew from its beginning"})
+	} else if carried, err = a.readOpen(ctx); err != nil {
 		return err
 	}
 	for len(carried) > 0 {
@@ -173,7 +176,8 @@ func (a *auditor) readOn(ctx context.Context, upTo uint64) error {
 			if err := a.account(ctx, batch); err != nil {
 				return err
 			}
-			a.step.mark.seq = batch[len(batch)-1].seq
+			end := batch[len(batch)-1]
+			a.step.mark.seq, a.step.mark.last = end.seq, place{end.seq, end.stored}
 		}
 		return nil
 	})

@@ -220,3 +220,31 @@ func (s *system) hash(seq uint64) [32]byte {
 	require.NoError(s.t, err)
 	return sha256.Sum256(raw.Data)
 }
+
+// backUp copies what the broker has on disk; restore gives it back.
+func (s *system) backUp() (folder string) {
+	s.t.Helper()
+	folder = filepath.Join(s.t.TempDir(), "backup")
+	s.whileAway(func(data string) { require.NoError(s.t, os.CopyFS(folder, os.DirFS(data))) })
+	return folder
+}
+
+func (s *system) restore(backup string) {
+	s.t.Helper()
+	s.whileAway(func(data string) {
+		require.NoError(s.t, os.RemoveAll(data))
+		require.NoError(s.t, os.CopyFS(data, os.DirFS(backup)))
+	})
+}
+
+// whileAway does something to the broker's data while it is stopped.
+func (s *system) whileAway(do func(data string)) {
+	s.t.Helper()
+	require.NoError(s.t, stack.NATS.Stop(s.t.Context()))
+	do(filepath.Join(stack.Dir(), "nats", "jetstream"))
+	require.NoError(s.t, stack.NATS.Start(s.t.Context()))
+	require.Eventually(s.t, func() bool {
+		_, err := s.js.AccountInfo(s.t.Context())
+		return err == nil
+	}, 20*time.Second, 10*time.Millisecond)
+}
