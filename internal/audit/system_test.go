@@ -29,7 +29,12 @@ import (
 
 var stack *devstack.Stack
 
-func TestMain(m *testing.M) { stacktest.Main(m, &stack, devstack.NATS, devstack.Postgres) }
+func TestMain(m *testing.M) {
+	if os.Getenv(childConfigEnv) != "" {
+		os.Exit(runChild())
+	}
+	stacktest.Main(m, &stack, devstack.NATS, devstack.Postgres)
+}
 
 const shop = `
 nats: {events_max_bytes: 256MiB, dlq_max_bytes: 64MiB}
@@ -56,14 +61,14 @@ type system struct {
 	js   jetstream.JetStream
 }
 
-func newSystem(t *testing.T) *system {
+func newSystem(t *testing.T, yaml ...string) *system {
 	t.Helper()
 	url := pgtest.Migrated(t, stack.DatabaseURL)
 	env := map[string]string{
 		"DATABASE_URL": url, "NATS_URL": stack.NATSURL, "NATS_MONITOR_URL": stack.NATSMonitorURL, "WORKER_ADMIN": "127.0.0.1:0",
 	}
 	file := filepath.Join(t.TempDir(), "onceledger.yaml")
-	require.NoError(t, os.WriteFile(file, []byte(shop), 0o600))
+	require.NoError(t, os.WriteFile(file, []byte(append(yaml, shop)[0]), 0o600))
 	cat, err := catalog.Load(file, func(name string) (string, bool) { value, ok := env[name]; return value, ok })
 	require.NoError(t, err)
 

@@ -14,10 +14,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/onceledger/onceledger/internal/catalog"
+	"github.com/onceledger/onceledger/pkg/envelope"
 )
 
 // childWorkerEnv makes this test binary a worker; childWorkerDies says where it
-// dies, if at all.
+// dies, if at all, or that it is slow.
 const (
 	childWorkerEnv  = "ONCELEDGER_TEST_CHILD_WORKER"
 	childWorkerDies = "ONCELEDGER_TEST_CHILD_WORKER_DIES"
@@ -36,6 +37,9 @@ func runChildWorker() int {
 		w.between = die
 	case "answering":
 		w.answering = die
+	case "slow":
+		w.tuning = Tuning{Batch: 20, Linger: 10 * time.Millisecond}
+		w.thinking = func(*envelope.Event) { <-time.After(200 * time.Millisecond) }
 	}
 	if err := w.run(context.Background()); err != nil {
 		fmt.Fprintln(os.Stderr, err)
