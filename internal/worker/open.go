@@ -178,7 +178,7 @@ func (w *worker) close() {
 		w.conn.Close()
 	}
 	_ = w.claims.Close() // nothing is left to tell it
-	for _, o := range []*telemetry.Outage{w.slow, w.fetching, w.claiming, w.letters.Outage} {
+	for _, o := range []*telemetry.Outage{w.slow, w.fetching, w.claiming, w.lying, w.letters.Outage} {
 		o.Close()
 	}
 	if w.pool != nil {

@@ -93,6 +93,7 @@ type worker struct {
 	slow       *telemetry.Outage // Postgres answers, but statements time out
 	fetching   *telemetry.Outage
 	claiming   *telemetry.Outage
+	lying      *telemetry.Outage // Redis answers, but not the truth
 	letters    *letterbox
 	alerts     *alert.Sender // nil: nobody is told
 	streak     streak
