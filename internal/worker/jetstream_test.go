@@ -239,7 +239,8 @@ func TestWithoutLeader(t *testing.T) {
 	t.Cleanup(func() { stack.Addresses = original })
 	s := newSystem(t, strings.Replace(shop, "nats: {", "nats: {replicas: 3, durability: assumed, ", 1))
 	send := s.receive()
-	s.start()
+	var w *worker
+	s.start(func(started *worker) { w = started })
 	s.eventually(func() bool { return send(payment("evt_1", "p1", "bank", "wallet:1", 5)) == http.StatusOK }, "it is accepted")
 	s.decided("evt_1", dedupe.Completed)
 
@@ -253,6 +254,7 @@ func TestWithoutLeader(t *testing.T) {
 	s.eventually(func() bool {
 		return s.logged("storing in EVENTS is unavailable") == 1 && s.logged("fetching from EVENTS is unavailable") == 1
 	}, "it shows")
+	require.True(t, away(w, "events"))
 	for i := range nodes[:2] {
 		nodes[i] = restarted(t, nodes[i])
 	}
@@ -265,6 +267,7 @@ func TestWithoutLeader(t *testing.T) {
 	}, "its end shows")
 	require.Equal(t, 1, s.logged("storing in EVENTS is unavailable"))
 	require.Equal(t, 1, s.logged("fetching from EVENTS is unavailable"))
+	require.False(t, away(w, "events"))
 }
 
 // cluster runs three servers in this process.
