@@ -15,9 +15,28 @@ import (
 // snapshot: what it compares is consistent, and it is over in milliseconds.
 const pageRows = 5000
 
-// rows goes through all events by number, and through the transfers of each
-// page, also those whose number no event has.
+// rows goes through all events by number.
 func (a *auditor) rows(ctx context.Context) error {
+	return a.pages(ctx, func(after, upTo int64, n int) error {
+		a.report.Books.Events += n
+		return a.origins(ctx, after, upTo)
+	})
+}
+
+// posting goes through the transfers of all events, also those whose number no
+// event has.
+func (a *auditor) posting(ctx context.Context) error {
+	return a.pages(ctx, func(after, upTo int64, _ int) error {
+		if err := a.applied(ctx, after, upTo); err != nil {
+			return err
+		}
+		return a.transfers(ctx, after, upTo)
+	})
+}
+
+// pages calls check for each page of events, which are n: those behind a number
+// up to another one. The last page is empty and without an end.
+func (a *auditor) pages(ctx context.Context, check func(after, upTo int64, n int) error) error {
 	for after := int64(-1); ; {
 		var last *int64
 		var n int
@@ -31,11 +50,8 @@ func (a *auditor) rows(ctx context.Context) error {
 		if last != nil {
 			upTo = *last
 		}
-		a.report.Books.Events += n
-		for _, check := range []func(context.Context, int64, int64) error{a.origins, a.applied, a.transfers} {
-			if err := check(ctx, after, upTo); err != nil {
-				return err
-			}
+		if err := check(after, upTo, n); err != nil {
+			return err
 		}
 		if last == nil {
 			return nil
