@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
-	"golang.org/x/sync/errgroup"
-
 	"github.com/onceledger/onceledger/internal/stream"
 	"github.com/onceledger/onceledger/pkg/dedupe"
 	"github.com/onceledger/onceledger/pkg/dlq"
@@ -130,8 +128,11 @@ func (a *auditor) proceed(ctx context.Context, p *Progress) error {
 	if s.mark, err = a.readMark(ctx); err != nil {
 		return err
 	}
-	carried, err := a.readOpen(ctx)
-	if err != nil {
+	var carried []*message
+	if s.mark.goneBack {
+		a.report.add(Finding{Kind: Gone, Seq: a.report.Stream.Last, Detail: stream.Events +
+			" was restored from an older copy: messages that were accounted for are not in it, and it is accounted for anew from its beginning"})
+	} else if carried, err = a.readOpen(ctx); err != nil {
 		return err
 	}
 	for len(carried) > 0 {
@@ -158,26 +159,17 @@ func (a *auditor) proceed(ctx context.Context, p *Progress) error {
 
 // readOn reads and accounts from the mark on, and moves it.
 func (a *auditor) readOn(ctx context.Context, upTo uint64) error {
-	batches := make(chan []*message, readAhead)
-	group, ctx := errgroup.WithContext(ctx)
-	first := a.step.mark.seq + 1
-	group.Go(func() error {
-		defer close(batches)
-		return a.readAll(ctx, batches, first, upTo)
-	})
-	group.Go(func() error {
-		for batch := range batches {
-			if len(a.step.open)+a.suspects.n >= maxOpen {
-				return errFull
-			}
-			if err := a.account(ctx, batch); err != nil {
-				return err
-			}
-			a.step.mark.seq = batch[len(batch)-1].seq
+	return a.readAll(ctx, a.step.mark.seq+1, upTo, func(ctx context.Context, p *page) error {
+		if len(a.step.open)+a.suspects.n >= maxOpen {
+			return errFull
 		}
+		if err := a.tally(ctx, p.messages, p.found); err != nil {
+			return err
+		}
+		end := p.messages[len(p.messages)-1]
+		a.step.mark.seq, a.step.mark.last = end.seq, place{end.seq, end.stored}
 		return nil
 	})
-	return group.Wait()
 }
 
 // explainSuspects reads the letters of the sources that have suspects which a

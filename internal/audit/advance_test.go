@@ -204,6 +204,32 @@ func TestAdvance(t *testing.T) {
 		require.True(t, s.advance().Clean)
 	})
 
+	t.Run("begins anew where the stream was restored from an older copy", func(t *testing.T) {
+		for name, fresh := range map[string]int{"shorter than it was": 1, "and is longer by now": 4} {
+			t.Run(name, func(t *testing.T) {
+				s := newSystem(t)
+				s.decide(payment("evt_1", "p1", "500", ""))
+				require.True(t, s.advance().Clean)
+				backup := s.backUp()
+				s.decide(payment("evt_2", "p2", "500", ""), payment("evt_3", "p3", "500", ""))
+				require.Equal(t, uint64(3), s.advance().Accounted)
+				s.restore(backup)
+				for i := range fresh {
+					s.publish(payment(fmt.Sprint("evt_new_", i), fmt.Sprint("new", i), "500", ""))
+				}
+				s.decide()
+				p := s.advance()
+				require.Equal(t, []audit.Kind{audit.Gone}, kinds(&p.Report), "a person is told, once")
+				require.Equal(t, audit.Sum{Messages: 1 + fresh, Applied: 1 + fresh}, p.Sum)
+				p = s.advance()
+				require.Empty(t, p.Findings)
+				require.Equal(t, audit.Sum{Messages: 1 + fresh, Applied: 1 + fresh}, p.Sum)
+				s.decide(payment("evt_2", "p2", "500", "")) // its sender sends it again
+				require.Equal(t, audit.Sum{Messages: 2 + fresh, Applied: 1 + fresh, Duplicates: 1}, s.advance().Sum)
+			})
+		}
+	})
+
 	t.Run("is explained by a superseded content after its letter is removed", func(t *testing.T) {
 		s := newSystem(t)
 		bad := payment("evt_1", "p1", `"many"`, "")

@@ -5,9 +5,8 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/nats-io/nats.go/jetstream"
-
 	"github.com/onceledger/onceledger/pkg/dedupe"
+	"github.com/onceledger/onceledger/pkg/envelope"
 )
 
 // class is the term of the sum that a message belongs to; a problem says why it
@@ -180,12 +179,12 @@ func (a *auditor) sameMeaning(ctx context.Context, m *message, row *dedupe.Row) 
 	if !row.StreamCreated.Equal(a.created) {
 		return mine.Fingerprint == row.Fingerprint, nil
 	}
-	raw, err := a.events.GetMsg(ctx, row.Seq)
-	if errors.Is(err, jetstream.ErrMsgNotFound) {
+	raw, err := a.fetch(ctx, row.Seq)
+	if errors.Is(err, envelope.ErrNotStored) {
 		return mine.Fingerprint == row.Fingerprint, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("read message %d: %w", row.Seq, err)
+		return false, err
 	}
 	standing := a.read(a.decode(raw))
 	return standing != nil && mine.Compare(*standing) == dedupe.Same, nil
@@ -197,12 +196,12 @@ func (a *auditor) load(ctx context.Context, m *message) error {
 		return nil
 	}
 	m.carried = false
-	raw, err := a.events.GetMsg(ctx, m.seq)
-	if errors.Is(err, jetstream.ErrMsgNotFound) {
+	raw, err := a.fetch(ctx, m.seq)
+	if errors.Is(err, envelope.ErrNotStored) {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("read message %d: %w", m.seq, err)
+		return err
 	}
 	m.event = a.decode(raw).event
 	return nil

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/onceledger/onceledger/pkg/envelope"
 )
 
 // ErrFenced means that another process has moved the marks since: this one no
@@ -25,6 +27,22 @@ type mark struct {
 	gone uint64
 	// version is 0 for a mark that is not stored yet.
 	version int64
+	// last is the last message that was read: a stream that holds another one in
+	// its place is an older copy of itself, and goneBack is set.
+	last     place
+	goneBack bool
+}
+
+// place is where and when a message was stored.
+type place struct {
+	Seq    uint64    `json:"last_seq,omitempty"`
+	Stored time.Time `json:"last_stored,omitzero"`
+}
+
+// marked is what a mark's column sum holds.
+type marked struct {
+	Sum
+	place
 }
 
 // readMark returns the mark of this incarnation, one at the beginning of the
@@ -40,18 +58,50 @@ func (a *auditor) readMark(ctx context.Context) (mark, error) {
 	if errors.Is(err, pgx.ErrNoRows) {
 		return m, nil
 	}
+	var found marked
 	if err == nil {
-		err = json.Unmarshal(sum, &m.sum)
+		err = json.Unmarshal(sum, &found)
 	}
 	if err != nil {
 		return m, fmt.Errorf("read mark: %w", err)
 	}
+	before := m
+	m.sum, m.last = found.Sum, found.place
 	m.seq, m.gone = uint64(seq), uint64(gone) //nolint:gosec // checked by the table
+	if before.goneBack, err = a.goneBack(ctx, m); err != nil || before.goneBack {
+		return before, err
+	}
 	if before := max(a.report.Stream.First, 1) - 1; before > m.seq {
 		m.gone += before - m.seq
 		m.seq = before
 	}
 	return m, nil
+}
+
+// goneBack reports whether the stream no longer has what was accounted for: its
+// store was restored from an older copy, under the same name and time, and its
+// sequences begin to mean other messages.
+func (a *auditor) goneBack(ctx context.Context, m mark) (bool, error) {
+	if m.seq > a.report.Stream.Last { // or was stored since its end was read
+		info, err := a.events.Info(ctx)
+		if err != nil {
+			return false, err
+		}
+		if m.seq > info.State.LastSeq {
+			return true, nil
+		}
+	}
+	if m.last.Seq == 0 || m.last.Seq != m.seq {
+		return false, nil
+	}
+	now, err := a.fetch(ctx, m.last.Seq)
+	if errors.Is(err, envelope.ErrNotStored) {
+		return false, nil // trimmed
+	}
+	if err != nil {
+		return false, err
+	}
+	return !now.Time.Equal(m.last.Stored), nil
 }
 
 // missed reports the messages that were never accounted for, of this stream and
@@ -88,11 +138,15 @@ func (a *auditor) remember(ctx context.Context) error {
 	if err := a.missed(ctx, &m); err != nil {
 		return err
 	}
+	a.settled = m.seq
+	a.unsettled = make(map[uint64]bool)
+	if m.goneBack {
+		return nil
+	}
 	open, err := a.readOpen(ctx)
 	if err != nil {
 		return err
 	}
-	a.settled, a.unsettled = m.seq, make(map[uint64]bool, len(open))
 	for _, o := range open {
 		a.unsettled[o.seq] = true
 	}
@@ -127,7 +181,7 @@ func (a *auditor) readOpen(ctx context.Context) ([]*message, error) {
 // save stores the mark with what is open, in one transaction, unless another
 // process has stored one since.
 func (s *step) save(ctx context.Context, a *auditor) error {
-	sum, err := json.Marshal(s.mark.sum)
+	sum, err := json.Marshal(marked{s.mark.sum, s.mark.last})
 	if err != nil {
 		return fmt.Errorf("store mark: %w", err)
 	}
@@ -154,6 +208,18 @@ func (s *step) save(ctx context.Context, a *auditor) error {
 }
 
 func (s *step) saveOpen(ctx context.Context, tx pgx.Tx, created time.Time) error {
+	if s.mark.goneBack { // what was open, or sent again, belongs to a stream that is no more
+		_, err := tx.Exec(ctx, `
+			UPDATE audit_open
+			SET stream_created = stream_created - $2 * interval '1 microsecond'
+			WHERE stream_created = $1`, created, float64(s.mark.version))
+		if err != nil {
+			return fmt.Errorf("move open messages: %w", err)
+		}
+		if _, err := tx.Exec(ctx, `DELETE FROM audit_copies WHERE stream_created = $1`, created); err != nil {
+			return fmt.Errorf("forget copies: %w", err)
+		}
+	}
 	if _, err := tx.Exec(ctx, `DELETE FROM audit_open WHERE stream_created = $1 AND seq = ANY($2)`, created, s.closed); err != nil {
 		return fmt.Errorf("store open messages: %w", err)
 	}

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/onceledger/onceledger/internal/stream"
@@ -18,9 +17,17 @@ const (
 	// readBatch is how many messages are read at a time, and how many keys one
 	// query looks up.
 	readBatch = stream.ReadBatch
-	// readAhead is how many batches are read while one is looked up.
+	// readAhead is how many batches are looked up while another one is counted.
 	readAhead = 2
 )
+
+// page is a batch of messages; found are their rows once done is closed.
+type page struct {
+	messages []*message
+	found    map[dedupe.Key]*dedupe.Row
+	err      error
+	done     chan struct{}
+}
 
 // message is one message of EVENTS on its way into the sum.
 type message struct {
@@ -41,45 +48,56 @@ type message struct {
 	// meaning is set once somebody asked for it.
 	meaning *dedupe.Content
 	// raw is kept in a survey.
-	raw *jetstream.RawStreamMsg
+	raw *envelope.Stored
 }
 
-// messages reads the stream up to the fixed end, a batch ahead of the rows.
+// messages accounts for the stream up to the fixed end.
 func (a *auditor) messages(ctx context.Context) error {
-	batches := make(chan []*message, readAhead)
+	return a.readAll(ctx, max(a.report.Stream.First, 1), a.report.Stream.Last, func(ctx context.Context, p *page) error {
+		return a.tally(ctx, p.messages, p.found)
+	})
+}
+
+// readAll calls each for the messages from first up to last, in their order,
+// with their rows: some batches are looked up while one is counted.
+func (a *auditor) readAll(ctx context.Context, first, last uint64, each func(context.Context, *page) error) error {
+	pages := make(chan *page, readAhead)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
-		defer close(batches)
-		return a.readAll(ctx, batches, max(a.report.Stream.First, 1), a.report.Stream.Last)
+		defer close(pages)
+		for next := first; next <= last; {
+			batch, err := a.readBatch(ctx, next, last)
+			if err != nil || len(batch) == 0 { // what follows was deleted
+				return err
+			}
+			next = batch[len(batch)-1].seq + 1
+			p := &page{messages: batch, done: make(chan struct{})}
+			group.Go(func() error {
+				defer close(p.done)
+				p.found, p.err = a.lookUp(ctx, p.messages)
+				return p.err
+			})
+			select {
+			case pages <- p:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		return nil
 	})
 	group.Go(func() error {
-		for batch := range batches {
-			if err := a.account(ctx, batch); err != nil {
+		for p := range pages {
+			<-p.done
+			if p.err != nil {
+				return p.err
+			}
+			if err := each(ctx, p); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
 	return group.Wait()
-}
-
-func (a *auditor) readAll(ctx context.Context, batches chan<- []*message, first, last uint64) error {
-	for next := first; next <= last; {
-		batch, err := a.readBatch(ctx, next, last)
-		if err != nil {
-			return err
-		}
-		if len(batch) == 0 {
-			return nil // what follows was deleted
-		}
-		next = batch[len(batch)-1].seq + 1
-		select {
-		case batches <- batch:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-	return nil
 }
 
 // readBatch reads messages from sequence first on up to last, past gaps.
@@ -95,15 +113,20 @@ func (a *auditor) readBatch(ctx context.Context, first, last uint64) ([]*message
 	return batch, nil
 }
 
+// fetch returns one message of EVENTS; envelope.ErrNotStored if it is not there.
+func (a *auditor) fetch(ctx context.Context, seq uint64) (*envelope.Stored, error) {
+	return envelope.ReadOne(ctx, a.JS, stream.Events, seq)
+}
+
 // decode reads a message as the worker does.
-func (a *auditor) decode(raw *jetstream.RawStreamMsg) *message {
-	m := &message{seq: raw.Sequence, stored: raw.Time, hash: sha256.Sum256(raw.Data)}
+func (a *auditor) decode(raw *envelope.Stored) *message {
+	m := &message{seq: raw.Seq, stored: raw.Time, hash: sha256.Sum256(raw.Data)}
 	if a.survey != nil {
 		m.raw = raw
 	}
 	event, err := envelope.Decode(raw.Header, raw.Data)
 	if err != nil {
-		m.key = dedupe.Unreadable(dedupe.Position{StreamCreated: a.created, Seq: raw.Sequence})
+		m.key = dedupe.Unreadable(dedupe.Position{StreamCreated: a.created, Seq: raw.Seq})
 		return m
 	}
 	m.event, m.redrive = event, event.Redrive > 0
@@ -117,6 +140,11 @@ func (a *auditor) account(ctx context.Context, batch []*message) error {
 	if err != nil {
 		return err
 	}
+	return a.tally(ctx, batch, found)
+}
+
+// tally puts a batch of messages into the sum, by their rows.
+func (a *auditor) tally(ctx context.Context, batch []*message, found map[dedupe.Key]*dedupe.Row) error {
 	for _, m := range batch {
 		class, err := a.classify(ctx, m, found)
 		if err != nil {

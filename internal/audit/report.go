@@ -157,3 +157,15 @@ func (r *Report) add(f Finding) {
 		r.Findings = append(r.Findings, f)
 	}
 }
+
+// append adds what the ledger's part of an audit has found.
+func (r *Report) append(books *Report) {
+	events := r.Books.Events
+	r.Books = books.Books
+	r.Books.Events = events
+	problems := r.Problems + books.Problems
+	for _, f := range books.Findings {
+		r.add(f)
+	}
+	r.Problems = problems // also those that had no room
+}

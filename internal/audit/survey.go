@@ -5,11 +5,9 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/nats-io/nats.go/jetstream"
-	"golang.org/x/sync/errgroup"
-
 	"github.com/onceledger/onceledger/internal/stream"
 	"github.com/onceledger/onceledger/pkg/dedupe"
+	"github.com/onceledger/onceledger/pkg/envelope"
 )
 
 // maxPuzzles is how many messages that stand under another content a survey
@@ -29,7 +27,7 @@ type Surveyed struct {
 	// accounts for it: Lost, Undecided or OtherContent.
 	Unaccounted
 	// Raw is the message as it is stored; nil for one that came late.
-	Raw *jetstream.RawStreamMsg
+	Raw *envelope.Stored
 	// Waiting means that it is to be delivered or answered yet, that it is
 	// younger than grace, or that a copy of it is.
 	Waiting bool
@@ -67,31 +65,17 @@ func (s *Survey) Each(ctx context.Context, from, to uint64, f func([]Surveyed) e
 	a := s.a
 	a.survey.emit, a.survey.page, a.suspects = f, nil, suspects{}
 	from, to = max(from, a.report.Stream.First, 1), min(to, a.report.Stream.Last)
-	batches := make(chan []*message, readAhead)
-	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error {
-		defer close(batches)
-		return a.readAll(ctx, batches, from, to)
-	})
-	group.Go(func() error {
-		for batch := range batches {
-			if err := a.surveyBatch(ctx, batch); err != nil {
-				return err
-			}
-		}
-		return a.puzzles(ctx)
-	})
-	if err := group.Wait(); err != nil {
+	err := a.readAll(ctx, from, to, func(ctx context.Context, p *page) error { return a.surveyPage(ctx, p.messages, p.found) })
+	if err == nil {
+		err = a.puzzles(ctx)
+	}
+	if err != nil {
 		return fmt.Errorf("survey: %w", err)
 	}
 	return nil
 }
 
-func (a *auditor) surveyBatch(ctx context.Context, batch []*message) error {
-	found, err := a.lookUp(ctx, batch)
-	if err != nil {
-		return err
-	}
+func (a *auditor) surveyPage(ctx context.Context, batch []*message, found map[dedupe.Key]*dedupe.Row) error {
 	for _, m := range batch {
 		c, err := a.classify(ctx, m, found)
 		if err != nil {

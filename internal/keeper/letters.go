@@ -44,7 +44,7 @@ func (s *sweep) letter(ctx context.Context, row *dedupe.Row) error {
 	seq, err := dlq.Park(parking, s.JS, dlq.Letter{
 		Once: once, Source: row.Source, EventID: row.ID, Variant: row.Variant,
 		Reason: dlq.Reason(row.Reason), Error: row.Error, Attempts: row.Attempts,
-		FirstSeen: from.At, OriginSeq: row.Seq, Header: from.Header, Data: from.Data,
+		FirstSeen: from.Time, OriginSeq: row.Seq, Header: from.Header, Data: from.Data,
 	})
 	if err != nil {
 		return err

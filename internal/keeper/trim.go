@@ -88,7 +88,7 @@ func (k *keeper) trimmable(ctx context.Context, info *jetstream.StreamInfo, rati
 	}
 	upTo := info.State.LastSeq
 	if young != nil {
-		upTo = young.Sequence - 1
+		upTo = young.Seq - 1
 	}
 	if ratio >= trimAbove {
 		// Sequences have few gaps and messages about one size; what is left over

@@ -2,6 +2,7 @@ package letters_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -36,16 +37,21 @@ func pgExec(t *testing.T, s *system, statement string) {
 var bob = dedupe.Action{Actor: "bob", Note: "confirmed by the provider as a test"}
 
 func TestDiscard(t *testing.T) {
-	for _, step := range []string{"", "before it deletes the letter", "after it deleted the letter"} {
-		t.Run("dies "+step, func(t *testing.T) {
+	for _, step := range []string{
+		"", "dies before it deletes the letter", "dies after it deleted the letter",
+		"is killed before it deletes the letter", "is killed after it deleted the letter",
+	} {
+		t.Run(step, func(t *testing.T) {
 			s := newSystem(t, right)
 			s.decide(payment("evt_1", "p1", "bank", "wallet:1", `"many"`))
-			broken := letters.Store{Pool: s.pool, JS: &dying{JetStream: s.js, at: step}}
-			_, err := broken.Discard(t.Context(), s.letters(), bob)
-			if step != "" {
+			if at, ok := strings.CutPrefix(step, "is killed "); ok {
+				s.child("discard", at)
+			} else if at, ok := strings.CutPrefix(step, "dies "); ok {
+				broken := letters.Store{Pool: s.pool, JS: &dying{JetStream: s.js, at: at}}
+				_, err := broken.Discard(t.Context(), s.letters(), bob)
 				require.ErrorIs(t, err, errDied)
 			}
-			_, err = s.store.Discard(t.Context(), s.letters(), bob)
+			_, err := s.store.Discard(t.Context(), s.letters(), bob)
 			require.NoError(t, err)
 
 			require.Empty(t, s.letters())
@@ -106,14 +112,17 @@ func TestTidy(t *testing.T) {
 	require.Equal(t, []letters.Standing{letters.Stale, letters.Parked, letters.Stale, letters.Stale}, s.standings())
 	require.Equal(t, 2, s.clean().Parked)
 
-	n, err := s.store.Tidy(t.Context())
+	s.child("tidy", "before it deletes the letter") // what it has noted, it notes again
+	require.Equal(t, 2, s.clean().Parked)
+	s.child("tidy", "after it deleted the letter")
+	require.Equal(t, 2, s.clean().Parked)
+	_, err := s.store.Tidy(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, 3, n)
 	require.Equal(t, []letters.Standing{letters.Parked}, s.standings())
 	sum := s.clean()
 	require.Equal(t, []int{2, 1, 0}, []int{sum.Parked, sum.Applied, sum.Unaccounted})
 
-	n, err = s.store.Tidy(t.Context())
+	n, err := s.store.Tidy(t.Context())
 	require.NoError(t, err)
 	require.Zero(t, n)
 }

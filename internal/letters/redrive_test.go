@@ -23,18 +23,29 @@ var steps = []string{
 // Whatever step a redrive dies at, and whether or not a worker gets to see what
 // it left behind, repeating it ends in one outcome or one letter.
 func TestRedriveDiesAtEachStep(t *testing.T) {
+	dieAtEachStep(t, map[string]bool{"repeated at once": false, "a worker came between": true}, func(s *system, step string) {
+		broken := letters.Store{Pool: s.pool, JS: &dying{JetStream: s.js, at: step}}
+		results, err := broken.Redrive(s.t.Context(), s.letters(), ada, nil)
+		require.NoError(s.t, err)
+		require.ErrorIs(s.t, results[0].Err, errDied)
+		require.False(s.t, results[0].Done)
+	})
+}
+
+// The same, where its process ends there.
+func TestRedriveIsKilledAtEachStep(t *testing.T) {
+	dieAtEachStep(t, map[string]bool{"a worker came between": true}, func(s *system, step string) { s.child("redrive", step) })
+}
+
+func dieAtEachStep(t *testing.T, betweens map[string]bool, redrive func(s *system, step string)) {
 	for _, step := range steps {
-		for between, worked := range map[string]bool{"repeated at once": false, "a worker came between": true} {
+		for between, worked := range betweens {
 			for end, rules := range map[string]string{"one outcome": right, "one letter": wrong} {
 				t.Run(step+"/"+between+"/"+end, func(t *testing.T) {
 					s := newSystem(t, wrong)
 					s.decide(payment("evt_1", "p1", "bank", "wallet:1", "5"))
 					s.rules(rules)
-					broken := letters.Store{Pool: s.pool, JS: &dying{JetStream: s.js, at: step}}
-					results, err := broken.Redrive(t.Context(), s.letters(), ada, nil)
-					require.NoError(t, err)
-					require.ErrorIs(t, results[0].Err, errDied)
-					require.False(t, results[0].Done)
+					redrive(s, step)
 					require.Equal(t, dedupe.Pending, s.row("evt_1").State)
 					for _, standing := range s.standings() {
 						require.Equal(t, letters.Redriven, standing, "it is shown, and can be redriven")
@@ -44,7 +55,7 @@ func TestRedriveDiesAtEachStep(t *testing.T) {
 					}
 					s.redriveLeft()
 					s.decide()
-					_, err = s.store.Tidy(t.Context())
+					_, err := s.store.Tidy(t.Context())
 					require.NoError(t, err)
 
 					row := s.row("evt_1")

@@ -32,7 +32,12 @@ import (
 
 var stack *devstack.Stack
 
-func TestMain(m *testing.M) { stacktest.Main(m, &stack, devstack.NATS, devstack.Postgres) }
+func TestMain(m *testing.M) {
+	if os.Getenv(childConfigEnv) != "" {
+		os.Exit(runChild())
+	}
+	stacktest.Main(m, &stack, devstack.NATS, devstack.Postgres)
+}
 
 // right are the rules as they should be, wrong read the amount from where it is
 // not.
@@ -221,16 +226,24 @@ var errDied = errors.New("died here")
 type dying struct {
 	jetstream.JetStream
 	at    string
-	asked int // how often for the stream EVENTS
+	asked int  // how often for the stream EVENTS
+	exits bool // it does end the process
+}
+
+func (d *dying) die() error {
+	if d.exits {
+		os.Exit(killed)
+	}
+	return errDied
 }
 
 func (d *dying) PublishMsg(ctx context.Context, msg *nats.Msg, opts ...jetstream.PublishOpt) (*jetstream.PubAck, error) {
 	if d.at == "before it publishes" {
-		return nil, errDied
+		return nil, d.die()
 	}
 	ack, err := d.JetStream.PublishMsg(ctx, msg, opts...)
 	if d.at == "before it hears that the message is stored" {
-		return nil, errDied
+		return nil, d.die()
 	}
 	return ack, err
 }
@@ -240,24 +253,24 @@ func (d *dying) Stream(ctx context.Context, name string) (jetstream.Stream, erro
 		d.asked++
 	}
 	if d.at == "before it records where the message lies" && d.asked == 2 {
-		return nil, errDied
+		return nil, d.die()
 	}
 	opened, err := d.JetStream.Stream(ctx, name)
-	return &dyingStream{opened, d.at}, err
+	return &dyingStream{opened, d}, err
 }
 
 type dyingStream struct {
 	jetstream.Stream
-	at string
+	*dying
 }
 
 func (d *dyingStream) DeleteMsg(ctx context.Context, seq uint64) error {
 	if d.at == "before it deletes the letter" {
-		return errDied
+		return d.die()
 	}
 	err := d.Stream.DeleteMsg(ctx, seq)
 	if d.at == "after it deleted the letter" {
-		return errDied
+		return d.die()
 	}
 	return err
 }

@@ -132,10 +132,10 @@ func (r Replay) begin(ctx context.Context, replay *resend.Replay) (from, gone ui
 	if msg == nil {
 		return replay.Stream.Last + 1, 0, nil
 	}
-	if msg.Sequence == first {
+	if msg.Seq == first {
 		gone = first - 1 // when those were stored, nobody knows any more
 	}
-	return msg.Sequence, gone, nil
+	return msg.Seq, gone, nil
 }
 
 // record writes what is about to be done, once, before anything is.

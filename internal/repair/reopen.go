@@ -50,7 +50,7 @@ func (r Repairer) Reopen(ctx context.Context, key dedupe.Key, a dedupe.Action, o
 
 // send stores the event's message again, and notes where it lies.
 func (r Repairer) send(ctx context.Context, row *dedupe.Row, m *stored) error {
-	letter := dlq.Letter{Header: m.header, Data: m.data}
+	letter := dlq.Letter{Header: m.Header, Data: m.Data}
 	msg, err := letter.Message(row.Redrives)
 	if err != nil {
 		return err

@@ -19,7 +19,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/onceledger/onceledger/internal/catalog"
@@ -93,9 +92,8 @@ func (r Repairer) transact(ctx context.Context, o Options, f func(pgx.Tx) error)
 
 // stored is an event's message as EVENTS has it.
 type stored struct {
-	event  *envelope.Event
-	header nats.Header
-	data   []byte
+	event *envelope.Event
+	*envelope.Stored
 }
 
 // message reads the message that row names.
@@ -107,12 +105,12 @@ func (r Repairer) message(ctx context.Context, row *dedupe.Row) (*stored, error)
 	if !events.CachedInfo().Created.UTC().Truncate(time.Microsecond).Equal(row.StreamCreated) {
 		return nil, fmt.Errorf("read message of event %s: %w: the stream was created again", row.ID, ErrGone)
 	}
-	raw, err := events.GetMsg(ctx, row.Seq)
-	if errors.Is(err, jetstream.ErrMsgNotFound) {
+	raw, err := envelope.ReadOne(ctx, r.JS, stream.Events, row.Seq)
+	if errors.Is(err, envelope.ErrNotStored) {
 		return nil, fmt.Errorf("read message of event %s: %w (sequence %d)", row.ID, ErrGone, row.Seq)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read message %d: %w", row.Seq, err)
+		return nil, err
 	}
 	if sha256.Sum256(raw.Data) != row.BodyHash {
 		return nil, fmt.Errorf("read message of event %s: message %d has another body; run the audit", row.ID, row.Seq)
@@ -121,7 +119,7 @@ func (r Repairer) message(ctx context.Context, row *dedupe.Row) (*stored, error)
 	if err != nil {
 		return nil, fmt.Errorf("read message %d: %w", row.Seq, err)
 	}
-	return &stored{event, raw.Header, raw.Data}, nil
+	return &stored{event, raw}, nil
 }
 
 // decide asks today's rules.

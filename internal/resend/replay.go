@@ -6,6 +6,7 @@ import (
 
 	"github.com/onceledger/onceledger/internal/audit"
 	"github.com/onceledger/onceledger/pkg/dedupe"
+	"github.com/onceledger/onceledger/pkg/envelope"
 )
 
 // Result is what became of one message.
@@ -69,9 +70,9 @@ func (r *Replay) undecided(ctx context.Context, list []Planned, results []Result
 		if p.Row == nil || p.Row.State == dedupe.Failed {
 			continue
 		}
-		var has *Stored
+		var has *envelope.Stored
 		if p.Raw != nil {
-			has = &Stored{Header: p.Raw.Header, Data: p.Raw.Data}
+			has = p.Raw
 		}
 		seq, err := r.Undecided(ctx, p.Row, has, &r.letters, r.Note)
 		if errors.Is(err, dedupe.ErrState) {

@@ -26,6 +26,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/onceledger/onceledger/internal/audit"
+	"github.com/onceledger/onceledger/internal/stream"
 	"github.com/onceledger/onceledger/pkg/dedupe"
 	"github.com/onceledger/onceledger/pkg/dlq"
 	"github.com/onceledger/onceledger/pkg/envelope"
@@ -52,7 +53,7 @@ var (
 // NoEventError means that a message holds no event, and so has no copy: Park is
 // for it.
 type NoEventError struct {
-	Raw   *jetstream.RawStreamMsg
+	Raw   *envelope.Stored
 	cause error
 }
 
@@ -76,7 +77,7 @@ type Sender struct {
 // Copy is a message to send again, and what became of it.
 type Copy struct {
 	audit.Unaccounted
-	Raw *jetstream.RawStreamMsg
+	Raw *envelope.Stored
 	// Sent is the sequence of the copy, 0 where there is none: somebody else has
 	// the message in hand, or Err says why not.
 	Sent uint64
@@ -92,18 +93,18 @@ func (c *Copy) content() audit.Content { return audit.Content{Key: c.Key, Hash: 
 // Copy reads a message and makes its copy. It fails with ErrGone, or with a
 // NoEventError.
 func (s *Sender) Copy(ctx context.Context, u audit.Unaccounted) (*Copy, error) {
-	raw, err := s.Events.GetMsg(ctx, u.Seq)
-	if errors.Is(err, jetstream.ErrMsgNotFound) {
+	raw, err := envelope.ReadOne(ctx, s.JS, stream.Events, u.Seq)
+	if errors.Is(err, envelope.ErrNotStored) {
 		return nil, fmt.Errorf("read message %d: %w", u.Seq, ErrGone)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read message %d: %w", u.Seq, err)
+		return nil, err
 	}
 	return NewCopy(u, raw)
 }
 
 // NewCopy makes the copy of a message that was read. It fails with a NoEventError.
-func NewCopy(u audit.Unaccounted, raw *jetstream.RawStreamMsg) (*Copy, error) {
+func NewCopy(u audit.Unaccounted, raw *envelope.Stored) (*Copy, error) {
 	event, err := envelope.Decode(raw.Header, raw.Data)
 	if err != nil {
 		return nil, &NoEventError{raw, err}

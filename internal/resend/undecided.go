@@ -8,12 +8,12 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/onceledger/onceledger/internal/stream"
 	"github.com/onceledger/onceledger/pkg/dedupe"
 	"github.com/onceledger/onceledger/pkg/dlq"
+	"github.com/onceledger/onceledger/pkg/envelope"
 )
 
 // Undelivered returns when the first message was stored that no worker has been
@@ -39,7 +39,7 @@ func (s *Sender) Undelivered(ctx context.Context) (time.Time, error) {
 // delivery at hand, or from its dead letter. The row is made pending first, and the action recorded, so that
 // of two senders one does it: dedupe.ErrState means that somebody has come for
 // it, ErrNoBytes that there is nothing to send. It returns the copy's sequence.
-func (s *Sender) Undecided(ctx context.Context, row *dedupe.Row, has *Stored, letters *Letters, note string) (uint64, error) {
+func (s *Sender) Undecided(ctx context.Context, row *dedupe.Row, has *envelope.Stored, letters *Letters, note string) (uint64, error) {
 	from, err := s.Message(ctx, row)
 	if err == nil && from == nil && has != nil && sha256.Sum256(has.Data) == row.BodyHash {
 		from = has
@@ -76,29 +76,22 @@ func (s *Sender) Undecided(ctx context.Context, row *dedupe.Row, has *Stored, le
 	return ack.Sequence, dedupe.Sent(ctx, s.Pool, s.Stream.Created, map[int64]uint64{row.No: ack.Sequence})
 }
 
-// Stored is what an event's message or letter holds.
-type Stored struct {
-	Header nats.Header
-	Data   []byte
-	At     time.Time // when the message was stored
-}
-
 // Message returns the message that row names, nil if the stream has it no more.
-func (s *Sender) Message(ctx context.Context, row *dedupe.Row) (*Stored, error) {
+func (s *Sender) Message(ctx context.Context, row *dedupe.Row) (*envelope.Stored, error) {
 	if !row.StreamCreated.Equal(s.Stream.Created) {
 		return nil, nil
 	}
-	raw, err := s.Events.GetMsg(ctx, row.Seq)
-	if errors.Is(err, jetstream.ErrMsgNotFound) {
+	raw, err := envelope.ReadOne(ctx, s.JS, stream.Events, row.Seq)
+	if errors.Is(err, envelope.ErrNotStored) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read message %d: %w", row.Seq, err)
+		return nil, err
 	}
 	if sha256.Sum256(raw.Data) != row.BodyHash {
 		return nil, nil
 	}
-	return &Stored{raw.Header, raw.Data, raw.Time}, nil
+	return raw, nil
 }
 
 // Letters finds the letters of events whose message the stream has no more: a
@@ -115,7 +108,7 @@ type letterOf struct {
 }
 
 // find returns the bytes of the newest letter with row's key and body.
-func (b *Letters) find(ctx context.Context, row *dedupe.Row) (*Stored, error) {
+func (b *Letters) find(ctx context.Context, row *dedupe.Row) (*envelope.Stored, error) {
 	if !b.read {
 		b.by = map[dedupe.Key]letterOf{}
 		err := dlq.List(ctx, b.JS, dlq.Filter{}, func(l *dlq.Letter) error {
@@ -140,5 +133,5 @@ func (b *Letters) find(ctx context.Context, row *dedupe.Row) (*Stored, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Stored{Header: l.Header, Data: l.Data}, nil
+	return &envelope.Stored{Header: l.Header, Data: l.Data}, nil
 }

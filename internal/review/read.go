@@ -30,7 +30,7 @@ func (r *reviewer) fix(ctx context.Context) error {
 		if first == nil {
 			r.sum.First = r.sum.Last + 1
 		} else {
-			r.sum.First = max(r.sum.First, first.Sequence)
+			r.sum.First = max(r.sum.First, first.Seq)
 		}
 	}
 	if !r.Filter.Until.IsZero() {
@@ -39,7 +39,7 @@ func (r *reviewer) fix(ctx context.Context) error {
 			return err
 		}
 		if after != nil {
-			r.sum.Last = min(r.sum.Last, after.Sequence-1)
+			r.sum.Last = min(r.sum.Last, after.Seq-1)
 		}
 	}
 	return nil
@@ -58,11 +58,11 @@ func (r *reviewer) read(ctx context.Context, batches chan<- batch) error {
 		if r.sum.Since.IsZero() {
 			r.sum.Since = raw[0].Time
 		}
-		b := batch{messages: make([]stored, 0, len(raw)), last: raw[len(raw)-1].Sequence}
+		b := batch{messages: make([]stored, 0, len(raw)), last: raw[len(raw)-1].Seq}
 		for _, m := range raw {
 			event, err := envelope.Decode(m.Header, m.Data)
 			if err == nil && r.Filter.selects(event.Source, event.Type) { // others are no events, and no rules concern them
-				b.messages = append(b.messages, stored{m.Sequence, m.Time, event})
+				b.messages = append(b.messages, stored{m.Seq, m.Time, event})
 			}
 		}
 		select {

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/onceledger/onceledger/internal/stream"
 	"github.com/onceledger/onceledger/internal/telemetry"
 	"github.com/onceledger/onceledger/pkg/dedupe"
 	"github.com/onceledger/onceledger/pkg/dlq"
@@ -320,12 +320,12 @@ func (l *loop) reread(ctx context.Context, row *dedupe.Row) (dedupe.Content, err
 	if !row.StreamCreated.Equal(l.w.incarnation()) {
 		return row.Content, nil
 	}
-	stored, err := l.w.events.Load().GetMsg(ctx, row.Seq)
-	if errors.Is(err, jetstream.ErrMsgNotFound) {
+	stored, err := envelope.ReadOne(ctx, l.w.js, stream.Events, row.Seq)
+	if errors.Is(err, envelope.ErrNotStored) {
 		return row.Content, nil
 	}
 	if err != nil {
-		return dedupe.Content{}, fmt.Errorf("read message %d again: %w", row.Seq, err)
+		return dedupe.Content{}, err
 	}
 	event, err := envelope.Decode(stored.Header, stored.Data)
 	if err != nil {

@@ -186,6 +186,7 @@ func (l *loop) claim(ctx context.Context, items []*item) ([]*item, error) {
 		}
 	}
 	lies, err := l.verify(ctx, done)
+	l.w.lied(len(lies))
 	return append(fresh, lies...), err
 }
 

@@ -93,6 +93,7 @@ type worker struct {
 	slow       *telemetry.Outage // Postgres answers, but statements time out
 	fetching   *telemetry.Outage
 	claiming   *telemetry.Outage
+	lying      *telemetry.Outage // Redis answers, but not the truth
 	letters    *letterbox
 	alerts     *alert.Sender // nil: nobody is told
 	streak     streak
@@ -205,7 +206,6 @@ func (w *worker) tellRedis() error {
 // events is the stream that sequences belong to. It may be created again while
 // the worker runs.
 type events struct {
-	jetstream.Stream
 	created time.Time // in the database's resolution
 }
 
