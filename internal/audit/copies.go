@@ -29,15 +29,22 @@ func (c Content) compare(o Content) int {
 
 // Claim returns those of contents that the caller is to send again now, in the
 // caller's transaction. Not among them is what somebody else has claimed, or has
-// sent with a copy that is not answered up to floor.
+// sent with a copy that is not answered up to floor; and of several contents of
+// one event, the first alone: which of them stands is to be decided in order.
 func Claim(ctx context.Context, tx pgx.Tx, created time.Time, floor uint64, contents []Content) (map[Content]bool, error) {
-	sorted := slices.SortedFunc(slices.Values(contents), Content.compare) // the lock order
-	sources, ids, hashes := columns(slices.Compact(sorted))
+	// One at a time: two contents of one event are two rows, which lock nobody out.
+	if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock(hashtextextended('onceledger copies of ' || current_schema(), 0))`); err != nil {
+		return nil, fmt.Errorf("claim copies: %w", err)
+	}
+	sources, ids, hashes := columns(firsts(contents))
 	found, err := tx.Query(ctx, `
 		INSERT INTO audit_copies AS c (stream_created, source, event_id, body_hash)
 		SELECT $1, u.source, u.event_id, u.body_hash
-		FROM unnest($2::text[], $3::text[], $4::bytea[]) WITH ORDINALITY AS u (source, event_id, body_hash, n)
-		ORDER BY u.n
+		FROM unnest($2::text[], $3::text[], $4::bytea[]) AS u (source, event_id, body_hash)
+		WHERE NOT EXISTS (
+			SELECT FROM audit_copies o
+			WHERE o.stream_created = $1 AND o.source = u.source AND o.event_id = u.event_id AND o.body_hash <> u.body_hash
+			  AND CASE WHEN o.copy_seq = 0 THEN o.claimed_at >= now() - $6 * interval '1 second' ELSE o.copy_seq > $5 END)
 		ON CONFLICT (stream_created, source, event_id, body_hash) DO UPDATE
 		SET copy_seq = 0, claimed_at = now()
 		WHERE CASE WHEN c.copy_seq = 0 THEN c.claimed_at < now() - $6 * interval '1 second' ELSE c.copy_seq <= $5 END
@@ -51,6 +58,18 @@ func Claim(ctx context.Context, tx pgx.Tx, created time.Time, floor uint64, cont
 		return nil, fmt.Errorf("claim copies: %w", err)
 	}
 	return claimed, nil
+}
+
+// firsts returns the first content of each event.
+func firsts(contents []Content) []Content {
+	list, seen := make([]Content, 0, len(contents)), make(map[dedupe.Key]bool, len(contents))
+	for _, c := range contents {
+		if !seen[c.Key] {
+			seen[c.Key] = true
+			list = append(list, c)
+		}
+	}
+	return list
 }
 
 // Sent records with which messages claimed contents were sent again: they are in

@@ -1,6 +1,7 @@
 package keeper_test
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -16,8 +17,8 @@ import (
 )
 
 // replay sends again by hand what is missing, and returns how many copies it
-// sent.
-func (s *system) replay() (sent int, err error) {
+// sent. Between its look at a page and what it does about it, it calls meanwhile.
+func (s *system) replay(meanwhile func()) (sent int, err error) {
 	survey, err := audit.NewSurvey(s.t.Context(), audit.Options{JS: s.js, Pool: s.owner, Meaning: audit.Meaning(s.cat), Grace: time.Nanosecond})
 	if err != nil {
 		return 0, err
@@ -37,15 +38,32 @@ func (s *system) replay() (sent int, err error) {
 				missing = append(missing, p)
 			}
 		}
+		meanwhile()
 		results, err := r.Do(s.t.Context(), missing)
 		for _, result := range results {
 			if result.Sent != 0 {
 				sent++
+			} else if !errors.Is(result.Err, resend.ErrElsewhere) {
+				return errors.Join(err, result.Err)
 			}
 		}
 		return err
 	})
 	return sent, err
+}
+
+// TestReplayLooksAgain has everything that is missing come back between the look
+// and the claim.
+func TestReplayLooksAgain(t *testing.T) {
+	s := newSystem(t, "64MiB")
+	s.decide(payment("evt_1", "p1", "500"))
+	s.exec(takeAway("evt_1")...)
+	sent, err := s.replay(func() { s.decide(payment("evt_1", "p1", "500")) })
+	require.NoError(t, err)
+	require.Zero(t, sent)
+	require.Zero(t, one[int](s, `SELECT count(*)::int FROM audit_copies`), "nothing stays claimed")
+	require.EqualValues(t, 2, s.last())
+	s.full()
 }
 
 // TestSweepAndReplayAtOnce lets the keeper and two people repair one loss at the
@@ -73,7 +91,7 @@ func TestSweepAndReplayAtOnce(t *testing.T) {
 			}
 			for i := range sent {
 				group.Go(func() (err error) {
-					sent[i], err = s.replay()
+					sent[i], err = s.replay(func() {})
 					return err
 				})
 			}

@@ -31,8 +31,8 @@ type ReplayPreview struct {
 // ReplayGroup counts the messages of one source for which one thing would be
 // done.
 type ReplayGroup struct {
-	// Plan is send, park, refuse, repeat (its event is sent with another
-	// message), wait or done.
+	// Plan is send, park, refuse, later (another content of its event goes
+	// first), repeat (its event is sent with another message), wait or done.
 	Plan string `json:"plan"`
 	// Why is lost, undecided or other_content; empty where nothing is wrong.
 	Why      string `json:"why,omitempty"`
@@ -48,7 +48,7 @@ type groupKey struct {
 }
 
 // plans are in the order in which a person wants to read them.
-var plans = []resend.Plan{resend.Send, resend.Park, resend.Refuse, resend.Repeat, resend.Wait, resend.Done}
+var plans = []resend.Plan{resend.Send, resend.Park, resend.Refuse, resend.Later, resend.Repeat, resend.Wait, resend.Done}
 
 // preview looks at the whole range, and sets it.
 func (r Replay) preview(ctx context.Context, s *Session, replay *resend.Replay) (*ReplayPreview, error) {
@@ -146,6 +146,9 @@ func (s *Session) showReplay(p *ReplayPreview, dryRun bool) error {
 		return err
 	}
 	fmt.Fprintf(out, "%s to replay, of %s from %d to %d\n", count(p.total(), "message"), count(p.Messages, "message"), p.From, p.To)
+	if n := p.of(resend.Later); n > 0 {
+		fmt.Fprintf(out, "%s later: another content of their event has to be decided first; the sweep, or another replay, sends them\n", count(n, "message"))
+	}
 	if n := p.of(resend.Wait); n > 0 {
 		fmt.Fprintf(out, "%s: a worker decides them, or the sweep sends them again, by itself\n", count(n, "waiting message"))
 	}

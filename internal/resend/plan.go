@@ -18,7 +18,7 @@ const (
 	// longOverdue is for how long nothing came for an event whose message may
 	// still be delivered, before it is sent again.
 	longOverdue = 15 * time.Minute
-	// maxSeen bounds the contents that a replay knows to have sent already.
+	// maxSeen bounds the events that a replay knows to have sent already.
 	// Past it the claims alone keep repeats from being sent.
 	maxSeen = 1 << 20
 )
@@ -34,6 +34,9 @@ const (
 	Wait Plan = "wait"
 	// Repeat: another message with the same content is sent.
 	Repeat Plan = "repeat"
+	// Later: another content of its event is sent, and is to be decided first.
+	// The sweep sends this one then, or another replay.
+	Later Plan = "later"
 	// Send it again.
 	Send Plan = "send"
 	// Park it: it holds no event.
@@ -51,7 +54,7 @@ type Planned struct {
 // Why says in a word what is wrong with a message that is not done.
 func (p *Planned) Why() string {
 	switch {
-	case p.Plan == Done || p.Plan == Wait || p.Plan == Repeat:
+	case p.Plan == Done || p.Plan == Wait || p.Plan == Repeat || p.Plan == Later:
 		return ""
 	case p.Kind == "":
 		return string(audit.Undecided) // it was sent again before, and nothing came
@@ -73,8 +76,8 @@ type Replay struct {
 
 	letters Letters
 	seed    maphash.Seed
-	seen    map[uint64]struct{} // hashes of contents
-	events  map[int64]bool      // undecided ones, by number
+	seen    map[uint64]uint64 // contents that are sent, by event; hashes of both
+	events  map[int64]bool    // undecided ones, by number
 	// undelivered is when the first message was stored that no worker has.
 	undelivered time.Time
 }
@@ -83,7 +86,7 @@ type Replay struct {
 // again, for the same range. Memory is bounded by a few pages and maxSeen.
 func (r *Replay) Each(ctx context.Context, f func([]Planned) error) (err error) {
 	r.letters.JS = r.JS
-	r.seed, r.seen, r.events = maphash.MakeSeed(), map[uint64]struct{}{}, map[int64]bool{}
+	r.seed, r.seen, r.events = maphash.MakeSeed(), map[uint64]uint64{}, map[int64]bool{}
 	r.undelivered, err = r.Undelivered(ctx)
 	if err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
 		return err
@@ -130,8 +133,8 @@ func (r *Replay) decide(m *audit.Surveyed, overdue map[int64]*dedupe.Row) Plan {
 	case m.Owner && m.Row == nil, m.Kind == audit.OtherContent && m.Sent:
 		return Refuse
 	}
-	if r.repeated(m) {
-		return Repeat
+	if plan := r.known(m); plan != Send {
+		return plan
 	}
 	if m.Raw != nil {
 		if _, err := NewCopy(m.Unaccounted, m.Raw); err != nil {
@@ -144,16 +147,18 @@ func (r *Replay) decide(m *audit.Surveyed, overdue map[int64]*dedupe.Row) Plan {
 	return Send
 }
 
-// repeated notes what m says, and reports whether another message said it before.
-func (r *Replay) repeated(m *audit.Surveyed) bool {
-	id := maphash.Comparable(r.seed, audit.Content{Key: m.Key, Hash: m.Hash})
-	if _, ok := r.seen[id]; ok {
-		return true
+// known notes what m says, and whether its event is sent already.
+func (r *Replay) known(m *audit.Surveyed) Plan {
+	key, content := maphash.Comparable(r.seed, m.Key), maphash.Comparable(r.seed, m.Hash)
+	switch sent, ok := r.seen[key]; {
+	case ok && sent == content:
+		return Repeat
+	case ok:
+		return Later
+	case len(r.seen) < maxSeen:
+		r.seen[key] = content
 	}
-	if len(r.seen) < maxSeen {
-		r.seen[id] = struct{}{}
-	}
-	return false
+	return Send
 }
 
 // overdue returns the undecided events of a page for which nothing will come, by
