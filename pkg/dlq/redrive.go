@@ -57,7 +57,7 @@ func Remove(ctx context.Context, js jetstream.JetStream, seqs ...uint64) error {
 			err := stream.DeleteMsg(ctx, seq)
 			if errors.Is(err, jetstream.ErrMsgDeleteUnsuccessful) {
 				// The client keeps nothing of the broker's reason but its text.
-				if _, look := stream.GetMsg(ctx, seq); errors.Is(look, jetstream.ErrMsgNotFound) {
+				if _, look := envelope.ReadOne(ctx, js, Stream, seq); errors.Is(look, envelope.ErrNotStored) {
 					return nil
 				}
 			}
