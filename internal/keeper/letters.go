@@ -29,7 +29,7 @@ func (s *sweep) letter(ctx context.Context, row *dedupe.Row) error {
 	}
 	if from == nil {
 		s.unrepairable++
-		return nil
+		return s.unletter(ctx, row)
 	}
 	// The name that the worker gives it, so that the two store one letter; but
 	// never that of the letter which is gone.
@@ -56,4 +56,18 @@ func (s *sweep) letter(ctx context.Context, row *dedupe.Row) error {
 		s.counts["letter"]++
 	}
 	return err
+}
+
+// unletter lets the sender's next delivery store the letter of an event whose
+// bytes nothing has any more: its letter is gone, and its message went before,
+// with an earlier stream or with what was removed from this one.
+func (s *sweep) unletter(ctx context.Context, row *dedupe.Row) error {
+	here := row.StreamCreated.Equal(s.p.Stream.Created) && row.Seq >= s.p.Stream.First
+	if row.DLQSeq == 0 || here {
+		return nil
+	}
+	note := fmt.Sprintf("its dead letter %d is gone, and so is its message: only its sender has it", row.DLQSeq)
+	return pgx.BeginFunc(ctx, s.Pool, func(tx pgx.Tx) error {
+		return dedupe.Unletter(ctx, tx, row, dedupe.Action{Actor: actor, Note: note})
+	})
 }

@@ -278,3 +278,27 @@ func unpost(id string) []string {
 
 // oldMark takes the mark back, as a backup that is as old as the damage does.
 const oldMark = `UPDATE audit_marks SET seq = 0, sum = '{}', version = version + 1`
+
+// TestLostBytesComeFromTheirSender loses a parked event's letter with the message
+// that brought it: nothing here has its bytes any more.
+func TestLostBytesComeFromTheirSender(t *testing.T) {
+	s := newSystem(t, "64MiB")
+	bad := payment("evt_bad", "p1", `"many"`)
+	s.decide(bad)
+	for _, name := range []string{stream.DLQ, stream.Events} {
+		require.NoError(t, s.js.DeleteStream(t.Context(), name))
+	}
+	require.NoError(t, stream.Ensure(t.Context(), s.js, s.cat.Config.NATS))
+	k := s.keep().leads()
+	require.Eventually(t, func() bool {
+		return one[bool](s, `SELECT dlq_seq IS NULL FROM events WHERE event_id = 'evt_bad'`)
+	}, 20*time.Second, 10*time.Millisecond)
+	k.until("what cannot be mended", func(r round) bool { return r.err == nil && !r.Clean })
+	require.Equal(t, 1.0, k.metric("sweep_unrepairable"))
+
+	s.work()
+	s.publish(bad)
+	k.until("the letter again", func(r round) bool { return r.err == nil && r.Clean && r.Letters.Stored == 1 && r.Sum.InFlight == 0 })
+	require.Equal(t, "failed", one[string](s, `SELECT state FROM events WHERE event_id = 'evt_bad'`))
+	require.Equal(t, 1, one[int](s, `SELECT count(*)::int FROM actions WHERE note LIKE '%only its sender has it'`), "said once")
+}

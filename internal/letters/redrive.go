@@ -3,6 +3,7 @@ package letters
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"golang.org/x/sync/errgroup"
@@ -11,6 +12,9 @@ import (
 	"github.com/onceledger/onceledger/pkg/dedupe"
 	"github.com/onceledger/onceledger/pkg/dlq"
 )
+
+// publishTimeout bounds the wait for the PubAck of one event.
+const publishTimeout = 10 * time.Second
 
 // reason is the stored detail of an operator's action on a letter.
 type reason struct {
@@ -141,6 +145,8 @@ func (s Store) publish(ctx context.Context, l *dlq.Letter, n int) (uint64, error
 	if err != nil {
 		return 0, err
 	}
+	ctx, cancel := context.WithTimeout(ctx, publishTimeout) // a broker without room does not answer
+	defer cancel()
 	ack, err := s.JS.PublishMsg(ctx, msg)
 	if err != nil {
 		return 0, fmt.Errorf("publish letter %d: %w", l.Seq, err)

@@ -90,6 +90,25 @@ func Reletter(ctx context.Context, tx pgx.Tx, row *Row, letter uint64, a Action)
 	return Record(ctx, tx, a, &row.No)
 }
 
+// Unletter forgets the letter that row names and that is gone for good, and
+// records the action: a delivery with the same content then stores it anew,
+// instead of being taken for a duplicate. ErrState means that the event has
+// moved on.
+func Unletter(ctx context.Context, tx pgx.Tx, row *Row, a Action) error {
+	a.Verb = VerbSweep
+	tag, err := tx.Exec(ctx, `
+		UPDATE events
+		SET dlq_seq = NULL
+		WHERE no = $1 AND state = 'failed' AND dlq_seq = $2`, row.No, int64(row.DLQSeq)) //nolint:gosec // as above
+	if err != nil {
+		return fmt.Errorf("forget dead letter: %w", err)
+	}
+	if tag.RowsAffected() == 0 {
+		return fmt.Errorf("forget dead letter: %w: %s of %s has moved on", ErrState, row.ID, row.Source)
+	}
+	return Record(ctx, tx, a, &row.No)
+}
+
 // OldestNeeded returns the first message of this incarnation, from p on, that an
 // undecided event or one without its letter names; 0 if there is none.
 func OldestNeeded(ctx context.Context, q Querier, p Position) (uint64, error) {
