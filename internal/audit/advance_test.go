@@ -225,7 +225,9 @@ func TestAdvance(t *testing.T) {
 				require.Empty(t, p.Findings)
 				require.Equal(t, audit.Sum{Messages: 1 + fresh, Applied: 1 + fresh}, p.Sum)
 				s.decide(payment("evt_2", "p2", "500", "")) // its sender sends it again
-				require.Equal(t, audit.Sum{Messages: 2 + fresh, Applied: 1 + fresh, Duplicates: 1}, s.advance().Sum)
+				want := audit.Sum{Messages: 2 + fresh, Applied: 1 + fresh, Duplicates: 1}
+				require.Equal(t, want, s.advance().Sum)
+				require.Equal(t, want, s.clean().Sum, "whose events name sequences that others have now")
 			})
 		}
 	})

@@ -72,6 +72,8 @@ type auditor struct {
 	// apart from those in unsettled; both are set in a full one.
 	settled   uint64
 	unsettled map[uint64]bool
+	// wentBack is when the stream was last found to be an older copy of itself.
+	wentBack time.Time
 	// step is set in an incremental run, survey in a survey.
 	step   *step
 	survey *survey

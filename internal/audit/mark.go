@@ -31,6 +31,8 @@ type mark struct {
 	// its place is an older copy of itself, and goneBack is set.
 	last     place
 	goneBack bool
+	// restored is when that was last noticed; zero for never.
+	restored time.Time
 }
 
 // place is where and when a message was stored.
@@ -43,6 +45,7 @@ type place struct {
 type marked struct {
 	Sum
 	place
+	Restored time.Time `json:"restored,omitzero"`
 }
 
 // readMark returns the mark of this incarnation, one at the beginning of the
@@ -66,9 +69,10 @@ func (a *auditor) readMark(ctx context.Context) (mark, error) {
 		return m, fmt.Errorf("read mark: %w", err)
 	}
 	before := m
-	m.sum, m.last = found.Sum, found.place
+	m.sum, m.last, m.restored = found.Sum, found.place, found.Restored
 	m.seq, m.gone = uint64(seq), uint64(gone) //nolint:gosec // checked by the table
 	if before.goneBack, err = a.goneBack(ctx, m); err != nil || before.goneBack {
+		before.restored = time.Now().UTC()
 		return before, err
 	}
 	if before := max(a.report.Stream.First, 1) - 1; before > m.seq {
@@ -138,7 +142,7 @@ func (a *auditor) remember(ctx context.Context) error {
 	if err := a.missed(ctx, &m); err != nil {
 		return err
 	}
-	a.settled = m.seq
+	a.settled, a.wentBack = m.seq, m.restored
 	a.unsettled = make(map[uint64]bool)
 	if m.goneBack {
 		return nil
@@ -181,7 +185,7 @@ func (a *auditor) readOpen(ctx context.Context) ([]*message, error) {
 // save stores the mark with what is open, in one transaction, unless another
 // process has stored one since.
 func (s *step) save(ctx context.Context, a *auditor) error {
-	sum, err := json.Marshal(marked{s.mark.sum, s.mark.last})
+	sum, err := json.Marshal(marked{s.mark.sum, s.mark.last, s.mark.restored})
 	if err != nil {
 		return fmt.Errorf("store mark: %w", err)
 	}
