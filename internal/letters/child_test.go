@@ -66,12 +66,12 @@ func moveAll(ctx context.Context, verb string) error {
 }
 
 // child moves all letters in a process of its own, which dies at a step.
-func (s *system) child(verb, step string) {
-	s.t.Helper()
-	cmd := exec.CommandContext(s.t.Context(), os.Args[0])
-	cmd.Env = append(os.Environ(), childConfigEnv+"="+s.cat.Config.File, childVerbEnv+"="+verb, childStepEnv+"="+step,
-		"DATABASE_URL="+s.url, "NATS_URL="+stack.NATSURL, "NATS_MONITOR_URL="+stack.NATSMonitorURL)
+func child(s *system, verb, step string) {
+	s.T.Helper()
+	cmd := exec.CommandContext(s.T.Context(), os.Args[0])
+	cmd.Env = append(os.Environ(), childConfigEnv+"="+s.Catalog.Config.File, childVerbEnv+"="+verb, childStepEnv+"="+step,
+		"DATABASE_URL="+s.URL, "NATS_URL="+stack.NATSURL, "NATS_MONITOR_URL="+stack.NATSMonitorURL)
 	out, err := cmd.CombinedOutput()
-	require.Error(s.t, err)
-	require.Equal(s.t, killed, cmd.ProcessState.ExitCode(), "%s", out)
+	require.Error(s.T, err)
+	require.Equal(s.T, killed, cmd.ProcessState.ExitCode(), "%s", out)
 }
