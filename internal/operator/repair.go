@@ -197,7 +197,7 @@ func repairedEvent(key dedupe.Key, m EventRepair, done *repair.Done, failed erro
 	switch {
 	case done.Row.State == dedupe.Pending:
 		e.Result = "reopened"
-	case done.Row.Variant != "" || done.Changed():
+	case done.Changed():
 		e.Result = "corrected"
 	default:
 		e.Result = "unchanged"

@@ -13,13 +13,15 @@ import (
 	"github.com/onceledger/onceledger/pkg/ledger"
 )
 
-// Correct makes an applied event stand as today's rules have it: transfers that
+// Correct makes an applied event stand as today's rules have it, by the content
+// that stands under its id (see CorrectLetter): transfers that
 // they do not ask for are reversed, those that are missing are posted. Where
 // nothing differs, nothing is done or recorded.
 //
 // Errors, beside those of ledger.Correct: dedupe.ErrNoEvent, dedupe.ErrState,
 // ErrGone, ErrParked.
 func (r Repairer) Correct(ctx context.Context, key dedupe.Key, a dedupe.Action, o Options) (*Done, error) {
+	key.Variant = ""
 	row, err := r.applied(ctx, key)
 	if err != nil {
 		return nil, err
@@ -33,10 +35,14 @@ func (r Repairer) Correct(ctx context.Context, key dedupe.Key, a dedupe.Action, 
 		return nil, err
 	}
 	err = r.transact(ctx, o, func(tx pgx.Tx) error {
-		if done.Row, err = dedupe.Lock(ctx, tx, key); err != nil {
+		first, corrected, err := dedupe.LockEvent(ctx, tx, key)
+		if err != nil {
 			return err
 		}
-		c := &ledger.Correction{EventNo: row.No, Transfers: done.Decision.Transfers, Replaces: []int64{row.No}, Overdraw: o.Overdraw}
+		if done.Row = dedupe.Stands(first, corrected); done.Row == nil || done.Row.No != row.No {
+			return fmt.Errorf("correct event: %w: another content of %s stands by now", dedupe.ErrState, key.ID)
+		}
+		c := &ledger.Correction{EventNo: row.No, Transfers: done.Decision.Transfers, Replaces: numbers(first, corrected), Overdraw: o.Overdraw}
 		return r.correct(ctx, tx, c, a, done)
 	})
 	if err != nil {
@@ -45,13 +51,27 @@ func (r Repairer) Correct(ctx context.Context, key dedupe.Key, a dedupe.Action, 
 	return done, nil
 }
 
-// applied returns the row of an event that may be corrected. Its state is final.
+// numbers are those of all rows under one id that may have posted.
+func numbers(first *dedupe.Row, corrected []*dedupe.Row) []int64 {
+	list := []int64{first.No}
+	for _, row := range corrected {
+		list = append(list, row.No)
+	}
+	return list
+}
+
+// applied returns the row whose content stands under key, and which may be
+// corrected.
 func (r Repairer) applied(ctx context.Context, key dedupe.Key) (*dedupe.Row, error) {
 	known, err := dedupe.Read(ctx, r.Pool, []dedupe.Key{key})
 	if err != nil {
 		return nil, err
 	}
-	row := known[key]
+	corrected, err := dedupe.Corrected(ctx, r.Pool, []dedupe.Key{key})
+	if err != nil {
+		return nil, err
+	}
+	row := dedupe.Stands(known[key], corrected[key])
 	switch {
 	case row == nil:
 		return nil, fmt.Errorf("correct event: %w: %s of %s", dedupe.ErrNoEvent, key.ID, key.Source)
@@ -121,7 +141,7 @@ func detailOf(done *Done) corrected {
 // instead. Then the letter is deleted. After a crash in between it is stale, and
 // goes when it is met.
 //
-// Errors, beside those of ledger.Correct: ErrConflict, ErrParked,
+// Errors, beside those of ledger.Correct: ErrConflict, ErrNothing, ErrParked,
 // dlq.ErrNoEnvelope, dedupe.ErrState.
 func (r Repairer) CorrectLetter(ctx context.Context, l *dlq.Letter, a dedupe.Action, o Options) (*Done, error) {
 	if l.Reason != dlq.IDConflict && l.Reason != dlq.OperationConflict {
@@ -143,7 +163,10 @@ func (r Repairer) CorrectLetter(ctx context.Context, l *dlq.Letter, a dedupe.Act
 		if err := r.correct(ctx, tx, c, a, done); err != nil {
 			return err
 		}
-		return complete(ctx, tx, done, a)
+		if len(done.Posted) == 0 {
+			return fmt.Errorf("correct by letter %d: %w", l.Seq, ErrNothing)
+		}
+		return dedupe.LetStand(ctx, tx, done.Row)
 	})
 	if err != nil {
 		return nil, err
@@ -154,49 +177,26 @@ func (r Repairer) CorrectLetter(ctx context.Context, l *dlq.Letter, a dedupe.Act
 	return done, dlq.Remove(ctx, r.JS, l.Seq)
 }
 
-// conflict locks the rows of a conflict, and says what it takes the place of.
+// conflict locks the rows of a conflict, and says what it takes the place of:
+// everything that was posted under its id.
 func (r Repairer) conflict(ctx context.Context, tx pgx.Tx, l *dlq.Letter, c *ledger.Correction) (*dedupe.Row, error) {
 	key := letters.KeyOf(l)
-	first := dedupe.Key{Source: key.Source, ID: key.ID}
-	rows, err := dedupe.LockAll(ctx, tx, []dedupe.Key{first, key})
+	first, corrected, err := dedupe.LockEvent(ctx, tx, dedupe.Key{Source: key.Source, ID: key.ID})
 	if err != nil {
 		return nil, err
 	}
-	row, standing := rows[key], rows[first]
+	row := first
+	if key.Variant != "" {
+		if row, err = dedupe.Lock(ctx, tx, key); err != nil {
+			return nil, err
+		}
+	}
 	if was := letters.Stand(l, row); was != letters.Parked {
 		return nil, fmt.Errorf("correct by letter %d: %w: the letter is %s", l.Seq, ErrConflict, was)
 	}
-	c.EventNo = row.No
-	if key == first {
-		return row, nil
-	}
-	if standing == nil || standing.State != dedupe.Completed {
+	if key.Variant != "" && (first == nil || first.State != dedupe.Completed) {
 		return nil, fmt.Errorf("correct by letter %d: %w: no event stands under its id any more; redrive it", l.Seq, ErrConflict)
 	}
-	c.Replaces = []int64{standing.No}
+	c.EventNo, c.Replaces = row.No, numbers(first, corrected)
 	return row, nil
-}
-
-// complete settles the row of a conflict that stands now.
-func complete(ctx context.Context, tx pgx.Tx, done *Done, a dedupe.Action) error {
-	row := done.Row
-	row.State, row.Reason, row.Error, row.DLQSeq = dedupe.Completed, "", "", 0
-	switch {
-	case len(done.Posted) > 0:
-		row.Outcome = dedupe.Applied
-	case len(done.Decision.Transfers) > 0:
-		row.Outcome = dedupe.DuplicateOperation
-	default:
-		row.Outcome = dedupe.Ignored
-	}
-	var b pgx.Batch
-	dedupe.Save(&b, row, 0)
-	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
-		return fmt.Errorf("complete event: %w", err)
-	}
-	if done.Changed() {
-		return nil // recorded with the correction
-	}
-	a.Verb = dedupe.VerbCorrect
-	return dedupe.Record(ctx, tx, a, &row.No)
 }

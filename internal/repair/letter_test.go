@@ -3,12 +3,14 @@ package repair_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
 	"github.com/onceledger/onceledger/internal/repair"
+	"github.com/onceledger/onceledger/internal/review"
 	"github.com/onceledger/onceledger/internal/systemtest"
 	"github.com/onceledger/onceledger/pkg/dedupe"
 	"github.com/onceledger/onceledger/pkg/dlq"
@@ -61,6 +63,82 @@ func TestAConflictAboutAnotherPayment(t *testing.T) {
 	require.EqualValues(t, 900, s.Balance(wallet))
 	require.Equal(t, 1, s.Count(`SELECT count(*) FROM operations`))
 	s.Clean()
+}
+
+// Of any number of contents under one id, the last one that was let stand is the
+// one that counts, and the one that is corrected from then on.
+func TestTheLastContentStands(t *testing.T) {
+	s := systemtest.New(t, stack, right)
+	s.Decide(pay("evt_1", "p1", "bank", wallet, "100"))
+	s.Decide(pay("evt_1", "p2", "bank", wallet, "200"))
+	s.Decide(pay("evt_1", "p3", "bank", wallet, "400"))
+	letters := s.Stored()
+	require.Len(t, letters, 2)
+	for i, want := range []int64{200, 400} {
+		_, err := repairer(s).CorrectLetter(t.Context(), letters[i], why, repair.Options{})
+		require.NoError(t, err)
+		require.Equal(t, want, s.Balance(wallet))
+		require.Equal(t, 1, s.Count(`SELECT count(*) FROM operations`))
+		require.False(t, correct(t, s, "evt_1").Changed(), "it stands as today's rules have it")
+		require.Empty(t, differences(t, s))
+		s.Clean()
+	}
+	s.Rules(bad)
+	found := differences(t, s)
+	require.Len(t, found, 1)
+	require.Equal(t, uint64(3), found[0].Seq)
+	require.True(t, correct(t, s, "evt_1").Changed())
+	require.Zero(t, s.Balance(wallet))
+	require.EqualValues(t, 400, s.Balance("house"))
+	require.Empty(t, differences(t, s))
+
+	s.Decide(pay("evt_1", "p1", "bank", wallet, "100"), pay("evt_1", "p2", "bank", wallet, "200"), pay("evt_1", "p3", "bank", wallet, "400"))
+	require.EqualValues(t, 400, s.Balance("house"), "all of them are known")
+	require.Equal(t, 3, s.Clean().Duplicates)
+}
+
+// A conflict whose money is all there already has nothing to stand for.
+func TestAConflictThatPostsNothing(t *testing.T) {
+	s := systemtest.New(t, stack, right)
+	s.Decide(pay("evt_1", "p1", "bank", wallet, "100"), pay("evt_2", "p2", "bank", wallet, "200"))
+	s.Decide(pay("evt_1", "p2", "bank", wallet, "200"))
+	_, err := repairer(s).CorrectLetter(t.Context(), s.Stored()[0], why, repair.Options{})
+	require.ErrorIs(t, err, repair.ErrNothing)
+	require.EqualValues(t, 300, s.Balance(wallet))
+	require.Len(t, s.Stored(), 1)
+	s.Clean()
+}
+
+func TestWhatWaitedForAParentIsCompared(t *testing.T) {
+	child := strings.Replace(right, `operation: 'op("payment", body.payment)'`, `operation: 'op("refund", body.id)', parent: 'op("payment", body.payment)'`, 1)
+	require.NotEqual(t, right, child)
+	s := systemtest.New(t, stack, child)
+	s.Decide(pay("evt_1", "p1", "bank", wallet, "100"))
+	require.Equal(t, string(dlq.MissingParent), s.Row("evt_1").Reason)
+	require.Empty(t, differences(t, s), "it would be parked again")
+	s.Rules(right)
+	found := differences(t, s)
+	require.Len(t, found, 1)
+	require.Equal(t, review.WouldApply, found[0].Kind)
+	s.Redrive(s.Stored()...)
+	s.Decide()
+	require.Empty(t, differences(t, s))
+	s.Decide(pay("evt_0", "p9", "bank", wallet, "100"))
+	s.Rules(child)
+	s.Decide(pay("evt_2", "p9", "bank", wallet, "7"))
+	require.Equal(t, dedupe.Applied, s.Row("evt_2").Outcome, "its parent is there")
+	s.Clean()
+}
+
+// differences are what today's rules would treat in another way.
+func differences(t *testing.T, s *systemtest.System) (list []*review.Difference) {
+	t.Helper()
+	_, err := review.Each(t.Context(), review.Options{JS: s.JS, Pool: s.Pool, Catalog: s.Catalog}, func(d *review.Difference) error {
+		list = append(list, d)
+		return nil
+	})
+	require.NoError(t, err)
+	return list
 }
 
 // forgetful is a broker that ends the process before it deletes a letter.

@@ -37,6 +37,8 @@ var (
 	ErrGone = errors.New("its message is no longer in " + stream.Events)
 	// ErrParked means that today's rules would park the event.
 	ErrParked = errors.New("today's rules would park it")
+	// ErrNothing means that a conflict would post nothing in place of what stands.
+	ErrNothing = errors.New("today's rules post nothing for it that is not there; to take back what stands, let the rules leave this event out and correct it")
 	// ErrConflict means that the letter is none of a conflict, or no longer.
 	ErrConflict = errors.New("it is not parked as a conflict")
 )

@@ -16,7 +16,7 @@ var ofTheRules = map[dlq.Reason]bool{
 	dlq.SourceUnknown: true, dlq.BadJSON: true, dlq.AmbiguousJSON: true, dlq.UnstorableText: true, dlq.ModeMismatch: true,
 	dlq.Unmatched: true, dlq.RuleError: true, dlq.NoOperation: true, dlq.OperationConflict: true, dlq.AccountUnknown: true,
 	dlq.AmountMissing: true, dlq.AmountFormat: true, dlq.AmountPrecision: true, dlq.AmountOverflow: true, dlq.AmountMismatch: true,
-	dlq.CurrencyUnknown: true, dlq.CurrencyMismatch: true,
+	dlq.CurrencyUnknown: true, dlq.CurrencyMismatch: true, dlq.MissingParent: true,
 }
 
 // compareAll compares the events of a batch whose own messages are in it.
@@ -29,11 +29,16 @@ func (r *reviewer) compareAll(ctx context.Context, messages []stored) error {
 	if err != nil {
 		return err
 	}
+	corrected, err := dedupe.Corrected(ctx, r.Pool, keys)
+	if err != nil {
+		return err
+	}
 	r.sum.Messages += len(messages)
 	var list []*Difference
 	var applied []int64
 	for i, m := range messages {
-		row := rows[keys[i]]
+		// Where a conflict was let stand, it is what is compared.
+		row := dedupe.Stands(rows[keys[i]], corrected[keys[i]])
 		if row == nil || row.Seq != m.seq || !row.StreamCreated.Equal(r.created) {
 			continue
 		}
@@ -43,9 +48,12 @@ func (r *reviewer) compareAll(ctx context.Context, messages []stored) error {
 		d := &Difference{Seq: m.seq, Stored: m.at, Row: row, Event: m.event}
 		d.Decision, d.Rules = r.Catalog.Decide(m.event)
 		list = append(list, d)
-		if row.Outcome == dedupe.Applied {
-			applied = append(applied, row.No)
+		for _, each := range append([]*dedupe.Row{rows[keys[i]]}, corrected[keys[i]]...) {
+			if each.Outcome == dedupe.Applied {
+				d.posters = append(d.posters, each.No)
+			}
 		}
+		applied = append(applied, d.posters...)
 	}
 	r.sum.Compared += len(list)
 	books, err := r.readBooks(ctx, list, applied)
@@ -82,8 +90,11 @@ func (r *reviewer) readBooks(ctx context.Context, list []*Difference, applied []
 	asked := map[string]bool{}
 	for _, d := range list {
 		for _, t := range d.Decision.Transfers {
-			if find(b.own[d.Row.No], t.Operation) == nil {
+			if find(b.of(d), t.Operation) == nil {
 				asked[t.Operation] = true
+			}
+			if t.Parent != "" {
+				asked[t.Parent] = true
 			}
 		}
 	}
@@ -125,6 +136,21 @@ func (b *books) read(ctx context.Context, r *reviewer, events []int64) error {
 	return nil
 }
 
+// of returns the transfers that stand under the id of d.
+func (b *books) of(d *Difference) []*ledger.Entry {
+	var list []*ledger.Entry
+	for _, no := range d.posters {
+		list = append(list, b.own[no]...)
+	}
+	return list
+}
+
+// has reports whether a parent is posted, or would be along with its child.
+func (b *books) has(parent string, along []ledger.Transfer) bool {
+	return parent == "" || b.posted[parent] != nil ||
+		slices.ContainsFunc(along, func(t ledger.Transfer) bool { return t.Operation == parent })
+}
+
 // find returns the transfer with this operation, nil if there is none.
 func find(entries []*ledger.Entry, operation string) *ledger.Entry {
 	for _, e := range entries {
@@ -137,9 +163,7 @@ func find(entries []*ledger.Entry, operation string) *ledger.Entry {
 
 // compare says how d differs, and sets what does; empty if it does not.
 func (d *Difference) compare(b *books) Kind {
-	if d.Row.Outcome == dedupe.Applied {
-		d.Standing = b.own[d.Row.No]
-	}
+	d.Standing = b.of(d)
 	if d.Decision.Parked != "" {
 		if d.Row.State == dedupe.Completed {
 			return WouldPark
@@ -151,8 +175,12 @@ func (d *Difference) compare(b *books) Kind {
 	case d.Row.State == dedupe.Failed && none:
 		return WouldIgnoreParked
 	case d.Row.State == dedupe.Failed:
-		if slices.ContainsFunc(d.Changes, func(c Change) bool { return b.posted[c.Now.Operation] != nil }) {
-			return "" // another event's operation has another content: it would be parked for that
+		// Another event's operation has another content, or a parent is missing:
+		// it would be parked for that.
+		if slices.ContainsFunc(d.Changes, func(c Change) bool {
+			return b.posted[c.Now.Operation] != nil || !b.has(c.Now.Parent, d.Decision.Transfers)
+		}) {
+			return ""
 		}
 		return WouldApply
 	case len(d.Changes) == 0:

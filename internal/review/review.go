@@ -98,6 +98,9 @@ type Difference struct {
 	// from them.
 	Standing []*ledger.Entry
 	Changes  []Change
+
+	// posters are the rows under the event's id that have posted.
+	posters []int64
 }
 
 // Change is one transfer that differs: without Was it is added, without Now it
