@@ -76,6 +76,9 @@ func streamFlags(cmd *cobra.Command, filter *review.Filter) (times func(now time
 		if filter.Since, err = operator.ParseSince(since, now); err != nil {
 			return err
 		}
+		if filter.To != 0 && filter.To < filter.From {
+			return exit.Usagef("--to-seq %d is before --from-seq %d", filter.To, filter.From)
+		}
 		filter.Until, err = operator.ParseUntil(until, now)
 		return err
 	}

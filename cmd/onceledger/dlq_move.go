@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/onceledger/onceledger/internal/exit"
 	"github.com/onceledger/onceledger/internal/operator"
 )
 
@@ -18,6 +19,9 @@ func newDLQRedrive(s *operator.Session) *cobra.Command {
 	var asCorrection, overdraw bool
 	redrive := func(ctx context.Context, s *operator.Session, m operator.LetterMove) error {
 		if !asCorrection {
+			if overdraw {
+				return exit.Usagef("--overdraw belongs to --as-correction")
+			}
 			return operator.RedriveLetters(ctx, s, m)
 		}
 		return operator.CorrectByLetters(ctx, s, m, overdraw)

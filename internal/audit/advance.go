@@ -129,11 +129,10 @@ func (a *auditor) proceed(ctx context.Context, p *Progress) error {
 		return err
 	}
 	var carried []*message
-	if s.mark.goneBack {
-		a.report.add(Finding{Kind: Gone, Seq: a.report.Stream.Last, Detail: stream.Events +
-			" was restored from an older copy: messages that were accounted for are not in it, and it is accounted for anew from its beginning"})
-	} else if carried, err = a.readOpen(ctx); err != nil {
-		return err
+	if !s.mark.goneBack {
+		if carried, err = a.readOpen(ctx); err != nil {
+			return err
+		}
 	}
 	for len(carried) > 0 {
 		n := min(len(carried), readBatch)

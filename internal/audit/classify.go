@@ -158,6 +158,15 @@ func (a *auditor) otherBytes(ctx context.Context, m *message, row *dedupe.Row) (
 	case same || !row.Terminal():
 		return a.waiting(m, undecided(row)), nil
 	}
+	corrected, err := dedupe.Corrected(ctx, a.Pool, []dedupe.Key{m.key})
+	if err != nil {
+		return class{}, err
+	}
+	for _, stands := range corrected[m.key] { // a conflict that an operator let stand
+		if same, err := a.sameMeaning(ctx, m, stands); err != nil || same {
+			return class{term: duplicate}, err
+		}
+	}
 	return class{problem: OtherContent, detail: fmt.Sprintf(
 		"event number %d (message %d) is %s under this id with another meaning; this message has no outcome of its own", row.No, row.Seq, row.State)}, nil
 }

@@ -33,6 +33,9 @@ type mark struct {
 	goneBack bool
 	// restored is when that was last noticed; zero for never.
 	restored time.Time
+	// acknowledged of gone a person has taken note of, last at acknowledgedAt.
+	acknowledged   uint64
+	acknowledgedAt time.Time
 }
 
 // place is where and when a message was stored.
@@ -52,12 +55,12 @@ type marked struct {
 // stream if there is none.
 func (a *auditor) readMark(ctx context.Context) (mark, error) {
 	m := mark{created: a.created, seq: max(a.report.Stream.First, 1) - 1}
-	var seq, gone int64
+	var seq, gone, acknowledged int64
 	var sum []byte
 	err := a.Pool.QueryRow(ctx, `
-		SELECT seq, sum, gone, version
+		SELECT seq, sum, gone, version, acknowledged, COALESCE(acknowledged_at, 'epoch')
 		FROM audit_marks
-		WHERE stream_created = $1`, a.created).Scan(&seq, &sum, &gone, &m.version)
+		WHERE stream_created = $1`, a.created).Scan(&seq, &sum, &gone, &m.version, &acknowledged, &m.acknowledgedAt)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return m, nil
 	}
@@ -68,11 +71,12 @@ func (a *auditor) readMark(ctx context.Context) (mark, error) {
 	if err != nil {
 		return m, fmt.Errorf("read mark: %w", err)
 	}
+	m.acknowledged = uint64(acknowledged) //nolint:gosec // checked by the table
 	before := m
 	m.sum, m.last, m.restored = found.Sum, found.place, found.Restored
 	m.seq, m.gone = uint64(seq), uint64(gone) //nolint:gosec // checked by the table
 	if before.goneBack, err = a.goneBack(ctx, m); err != nil || before.goneBack {
-		before.restored = time.Now().UTC()
+		before.acknowledged, before.restored = 0, time.Now().UTC()
 		return before, err
 	}
 	if before := max(a.report.Stream.First, 1) - 1; before > m.seq {
@@ -106,30 +110,6 @@ func (a *auditor) goneBack(ctx context.Context, m mark) (bool, error) {
 		return false, err
 	}
 	return !now.Time.Equal(m.last.Stored), nil
-}
-
-// missed reports the messages that were never accounted for, of this stream and
-// of earlier ones that went away with what was in flight.
-func (a *auditor) missed(ctx context.Context, m *mark) error {
-	r := a.report
-	if m.gone > 0 {
-		r.add(Finding{Kind: Gone, Seq: m.seq, Detail: fmt.Sprintf(
-			"%d messages before message %d left the stream and this database never accounted for them", m.gone, r.Stream.First)})
-	}
-	var n int
-	err := a.Pool.QueryRow(ctx, `
-		SELECT count(*)
-		FROM audit_open o
-		LEFT JOIN events e ON e.source = o.source AND e.event_id = o.event_id AND e.variant = ''
-		WHERE o.stream_created <> $1 AND (e.no IS NULL OR e.state IN ('pending', 'processing'))`, a.created).Scan(&n)
-	if err != nil {
-		return fmt.Errorf("read open messages of earlier streams: %w", err)
-	}
-	if n > 0 {
-		r.add(Finding{Kind: Gone, Detail: fmt.Sprintf(
-			"%d messages of an earlier stream were not decided when it went away, and nothing has brought them since", n)})
-	}
-	return nil
 }
 
 // remember lets a full audit know what the incremental ones have seen leave, and
@@ -195,7 +175,7 @@ func (s *step) save(ctx context.Context, a *auditor) error {
 			SELECT $1, $2, $3, $4, 1
 			WHERE $5 = 0::bigint OR EXISTS (SELECT FROM audit_marks WHERE stream_created = $1)
 			ON CONFLICT (stream_created) DO UPDATE
-			SET seq = excluded.seq, sum = excluded.sum, gone = excluded.gone, version = m.version + 1, at = now()
+			SET seq = excluded.seq, sum = excluded.sum, gone = excluded.gone, acknowledged = LEAST(m.acknowledged, excluded.gone), version = m.version + 1, at = now()
 			WHERE m.version = $5`, a.created, int64(s.mark.seq), sum, int64(s.mark.gone), s.mark.version) //nolint:gosec // sequences stay far below 2⁶³
 		if err != nil {
 			return fmt.Errorf("store mark: %w", err)

@@ -104,9 +104,9 @@ const (
 	// OtherContent: a message says something else than the event that stands
 	// under its id, and was not parked as a conflict.
 	OtherContent Kind = "other_content"
-	// Gone: messages left the stream before they were accounted for, for example
-	// because the database was restored from a backup that is older than what
-	// the stream still keeps. Detail says how many.
+	// Gone: messages left the stream before they were accounted for: the database
+	// was restored from a backup that is older than what the stream still keeps,
+	// or the stream was lost or restored. It stays until it is acknowledged.
 	Gone Kind = "gone"
 	// WrongOrigin: an event's row names a message that is not its own.
 	WrongOrigin Kind = "wrong_origin"

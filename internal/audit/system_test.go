@@ -24,6 +24,7 @@ import (
 	"github.com/onceledger/onceledger/internal/postgres/pgtest"
 	"github.com/onceledger/onceledger/internal/stream"
 	"github.com/onceledger/onceledger/internal/worker"
+	"github.com/onceledger/onceledger/pkg/dedupe"
 	"github.com/onceledger/onceledger/pkg/envelope"
 )
 
@@ -252,4 +253,14 @@ func (s *system) whileAway(do func(data string)) {
 		_, err := s.js.AccountInfo(s.t.Context())
 		return err == nil
 	}, 20*time.Second, 10*time.Millisecond)
+}
+
+// acknowledge takes note of what is gone, as an operator does.
+func (s *system) acknowledge() audit.Acknowledged {
+	s.t.Helper()
+	events, err := s.js.Stream(s.t.Context(), stream.Events)
+	require.NoError(s.t, err)
+	done, err := audit.Acknowledge(s.t.Context(), s.pool, events.CachedInfo().Created, dedupe.Action{Actor: "ada", Note: "the senders were asked"})
+	require.NoError(s.t, err)
+	return done
 }

@@ -134,7 +134,7 @@ func (r *repairRun) end(err error) error {
 		for _, e := range r.refused {
 			err = errors.Join(err, r.s.object(e))
 		}
-		return err
+		return errors.Join(err, r.refusals())
 	}
 	would := ""
 	if r.m.DryRun {
@@ -148,5 +148,13 @@ func (r *repairRun) end(err error) error {
 	for _, e := range r.refused {
 		fmt.Fprintf(r.s.Out, "refused: event %s of %s: %s\n", e.ID, e.Source, e.Error)
 	}
-	return err
+	return errors.Join(err, r.refusals())
+}
+
+// refusals is an error if there were any.
+func (r *repairRun) refusals() error {
+	if len(r.refused) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%s refused; they stay as they were", count(len(r.refused), "event"))
 }

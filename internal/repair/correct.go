@@ -1,6 +1,7 @@
 package repair
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -76,8 +77,8 @@ func (r Repairer) applied(ctx context.Context, key dedupe.Key) (*dedupe.Row, err
 	case row == nil:
 		return nil, fmt.Errorf("correct event: %w: %s of %s", dedupe.ErrNoEvent, key.ID, key.Source)
 	case row.Outcome != dedupe.Applied:
-		return nil, fmt.Errorf("correct event: %w: %s of %s is %s %s, and only what was applied can be corrected",
-			dedupe.ErrState, key.ID, key.Source, row.State, row.Outcome)
+		return nil, fmt.Errorf("correct event: %w: %s of %s is %s, and only what was applied can be corrected",
+			dedupe.ErrState, key.ID, key.Source, cmp.Or(string(row.Outcome), string(row.State)))
 	}
 	return row, nil
 }

@@ -47,6 +47,11 @@ func TestAConflictThatWasRight(t *testing.T) {
 			require.EqualValues(t, 900, s.Balance(wallet))
 			require.Empty(t, s.Stored(), "both contents are known")
 			require.Equal(t, 2, s.Clean().Duplicates)
+			again := pay(second, "p1", "bank", wallet, "900")
+			again.Data = []byte(strings.TrimSuffix(string(again.Data), "}") + `,"pending_webhooks":2}`)
+			s.Decide(again)
+			require.Empty(t, s.Stored(), "other bytes of the same meaning are known, too")
+			require.Equal(t, 3, s.Clean().Duplicates)
 		})
 	}
 }

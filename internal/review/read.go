@@ -88,9 +88,9 @@ func (r *reviewer) outside(ctx context.Context) error {
 		err := r.Pool.QueryRow(ctx, `
 			SELECT max(no),
 			       count(*) FILTER (WHERE outcome = 'applied'
-			                          AND (stream_created <> $3 AND $6 = 0 AND $7 = 0 OR stream_created = $3 AND seq < $4)
+			                          AND (stream_created <> $3 AND $6::bigint = 0 AND $7::bigint = 0 OR stream_created = $3 AND seq < $4)
 			                          AND ($5 = '' OR source = $5)
-			                          AND seq >= $6 AND ($7 = 0 OR seq <= $7)
+			                          AND seq >= $6::bigint AND ($7::bigint = 0 OR seq <= $7::bigint)
 			                          AND ($8::timestamptz IS NULL OR created_at >= $8)
 			                          AND ($9::timestamptz IS NULL OR created_at <= $9)
 			                          AND ($10 = '' OR type = $10 OR right($10, 1) = '*' AND starts_with(type, left($10, -1))))

@@ -240,6 +240,15 @@ func (l *loop) apply(ctx context.Context, tx pgx.Tx, write *pgx.Batch, it *item)
 // conflict parks a delivery whose content differs from the one that stands. It
 // has a row of its own, so that every parked message has a state.
 func (l *loop) conflict(ctx context.Context, tx pgx.Tx, it *item, standing *dedupe.Row) (settle func(), err error) {
+	corrected, err := dedupe.Corrected(ctx, tx, []dedupe.Key{it.key})
+	if err != nil {
+		return nil, err
+	}
+	for _, row := range corrected[it.key] { // a conflict that an operator let stand
+		if it.content.Compare(row.Content) == dedupe.Same {
+			return func() { it.duplicateOf(row) }, l.resolve(ctx, tx, it)
+		}
+	}
 	key := dedupe.Conflict(it.key, it.content.BodyHash)
 	row, err := l.own(ctx, tx, it, key)
 	if err != nil {

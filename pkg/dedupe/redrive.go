@@ -1,6 +1,7 @@
 package dedupe
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -129,7 +130,7 @@ func act(ctx context.Context, tx pgx.Tx, rows []*Row, a Action, details []any, a
 	numbers, concerned := make([]int64, len(rows)), make([]*int64, len(rows))
 	for i, row := range rows {
 		if !allowed(row) {
-			return nil, fmt.Errorf("%s: %w: %s of %s is %s %s", a.Verb, ErrState, row.ID, row.Source, row.State, row.Outcome)
+			return nil, fmt.Errorf("%s: %w: %s of %s is %s", a.Verb, ErrState, row.ID, row.Source, cmp.Or(string(row.Outcome), string(row.State)))
 		}
 		numbers[i], concerned[i] = row.No, &row.No
 	}

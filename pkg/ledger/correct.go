@@ -50,10 +50,11 @@ type Correction struct {
 // Errors: ErrOperationConflict, ErrMissingParent, ErrInsufficientFunds, ErrAmountOverflow, ErrRace,
 // ErrTransfers, ErrDamaged, and those of the database.
 func Correct(ctx context.Context, tx pgx.Tx, limits func(account string) (Limit, bool), c *Correction) error {
+	enforced := limits
 	if c.Overdraw {
 		limits = recorded(limits)
 	}
-	x := &correction{Correction: c, batch: NewBatch(limits, []*Posting{{EventNo: c.EventNo, Transfers: c.Transfers}})}
+	x := &correction{Correction: c, enforced: enforced, batch: NewBatch(limits, []*Posting{{EventNo: c.EventNo, Transfers: c.Transfers}})}
 	for _, step := range []func(context.Context, pgx.Tx) error{x.lock, x.takeBack, x.settle, x.write} {
 		if err := step(ctx, tx); err != nil {
 			return fmt.Errorf("correct event %d: %w", c.EventNo, err)
@@ -76,6 +77,8 @@ func recorded(limits func(string) (Limit, bool)) func(string) (Limit, bool) {
 type correction struct {
 	*Correction
 	batch *Batch
+	// enforced are the limits as they are, where the batch only tells of them.
+	enforced func(account string) (Limit, bool)
 	// standing are the transfers of the replaced events that count, and held
 	// the operations as they were, by key.
 	standing []*Entry
@@ -262,6 +265,9 @@ func (x *correction) write(ctx context.Context, tx pgx.Tx) error {
 		insert(x.EventNo, t, nil)
 	}
 	x.batch.writeBalances(&q)
+	if x.Overdraw {
+		x.restoreLimits(&q)
+	}
 	if q.Len() == 0 {
 		return nil
 	}
@@ -269,6 +275,16 @@ func (x *correction) write(ctx context.Context, tx pgx.Tx) error {
 		return fmt.Errorf("write correction: %w", err)
 	}
 	return nil
+}
+
+// restoreLimits enforces again what was only told of while the balances were
+// written: a limit that is passed refuses what comes next.
+func (x *correction) restoreLimits(q *pgx.Batch) {
+	for k := range x.batch.accounts {
+		if limit, ok := x.enforced(k.name); ok && limit.Enforce {
+			q.Queue(`UPDATE accounts SET limit_policy = $3 WHERE name = $1 AND asset = $2`, k.name, k.asset, limit.policy())
+		}
+	}
 }
 
 // numbers returns the next transfer number of each event that gets transfers.

@@ -118,6 +118,10 @@ func TestCorrectKeepsLimitsUnlessToldOtherwise(t *testing.T) {
 	require.NoError(t, correct(t.Context(), pool, c))
 	require.EqualValues(t, -500, balance(t, pool, "wallet"))
 	require.Equal(t, []string{"wallet"}, c.Overdrawn)
+	accounts, err := ledger.Balances(t.Context(), pool, "wallet")
+	require.NoError(t, err)
+	require.True(t, accounts[0].Limit.Enforce)
+	require.True(t, accounts[0].Overdrawn())
 
 	more := event(move("more", "wallet", "shop", 1))
 	mustPost(t, pool, more)
