@@ -64,7 +64,7 @@ func parses(line string) error {
 	if err != nil {
 		return err
 	}
-	if cmd.HasSubCommands() {
+	if cmd.HasSubCommands() && cmd.Example == "" {
 		return errors.New("it is only a group of commands")
 	}
 	if err := cmd.ParseFlags(args); err != nil && !errors.Is(err, pflag.ErrHelp) {

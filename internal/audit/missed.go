@@ -43,7 +43,7 @@ func (a *auditor) missed(ctx context.Context, m *mark) error {
 	}
 	if n > 0 {
 		r.add(Finding{Kind: Gone, Detail: fmt.Sprintf(
-			"%s of an earlier stream had no decision when it went away, and nothing has brought one since", messages(uint64(n)))}) //nolint:gosec // a count
+			"%s of an earlier stream had no decision when it went away, and nothing has brought one since", messages(uint64(n)))})
 	}
 	return nil
 }
