@@ -54,6 +54,9 @@ type Unaccounted struct {
 	// Owner is set if the event's row names this very message, so that sending
 	// it again cannot help; Sent if it was sent again before.
 	Owner, Sent bool
+	// Unlettered is set if its event is parked without a letter, so that a copy
+	// stores one.
+	Unlettered bool
 }
 
 // step is one incremental run.
@@ -79,7 +82,7 @@ func (s *step) count(m *message, c class) {
 		s.applied = append(s.applied, c.no)
 	}
 	if c.problem != "" {
-		s.wrong = append(s.wrong, Unaccounted{Seq: m.seq, Kind: c.problem, Key: m.key, Hash: m.hash, Owner: c.owner, Sent: m.copy != 0})
+		s.wrong = append(s.wrong, Unaccounted{Seq: m.seq, Kind: c.problem, Key: m.key, Hash: m.hash, Owner: c.owner, Sent: m.copy != 0, Unlettered: c.unlettered()})
 	}
 }
 

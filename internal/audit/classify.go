@@ -22,6 +22,11 @@ type class struct {
 	row *dedupe.Row
 }
 
+// unlettered reports whether the event is parked, and its letter not stored.
+func (c class) unlettered() bool {
+	return c.row != nil && c.row.State == dedupe.Failed
+}
+
 // term names a counter of the sum.
 type term int
 
@@ -92,7 +97,7 @@ func (a *auditor) explain(row *dedupe.Row, m *message) class {
 	switch {
 	case !row.Terminal():
 		c := a.waiting(m, undecided(row))
-		if row.Redrives > 0 {
+		if row.Redrives > 0 && row.State != dedupe.Failed {
 			c = class{term: inFlight, row: c.row} // its redriven copy decides it
 		}
 		c.owner = owner

@@ -59,6 +59,8 @@ type sweep struct {
 	sender       *resend.Sender
 	counts       map[string]int
 	unrepairable int
+	// copies are where other deliveries of lost events lie; nil until asked for.
+	copies map[audit.Content]uint64
 }
 
 // lost sends the messages again that were answered and have no outcome: the copy
@@ -66,9 +68,10 @@ type sweep struct {
 func (s *sweep) lost(ctx context.Context) (more bool, err error) {
 	var copies []*resend.Copy
 	for _, u := range s.p.Unaccounted {
-		// A row that names this message or waits is not repaired by a copy; a
-		// second copy of what stands under another content is for a person.
-		if u.Owner || u.Kind == audit.Undecided || u.Kind == audit.OtherContent && u.Sent {
+		// A row that names this message or waits is not repaired by a copy, unless
+		// all it waits for is its letter; a second copy of what stands under
+		// another content is for a person.
+		if u.Owner || u.Kind == audit.Undecided && !u.Unlettered || u.Kind == audit.OtherContent && u.Sent {
 			if u.Kind == audit.OtherContent {
 				s.unrepairable++
 			}

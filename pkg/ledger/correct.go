@@ -98,12 +98,8 @@ func (x *correction) lock(ctx context.Context, tx pgx.Tx) error {
 	if err := tx.SendBatch(ctx, &reserve).Close(); err != nil {
 		return fmt.Errorf("reserve operations: %w", err)
 	}
-	posted, err := Posted(ctx, tx, x.Replaces)
-	if err != nil {
+	if err := x.readStanding(ctx, tx); err != nil {
 		return err
-	}
-	for _, no := range x.Replaces {
-		x.standing = append(x.standing, Standing(posted[no])...)
 	}
 	for _, e := range x.standing {
 		keys = append(keys, e.Operation)
@@ -127,6 +123,21 @@ func (x *correction) lock(ctx context.Context, tx pgx.Tx) error {
 	}
 	if err := found.Err(); err != nil {
 		return fmt.Errorf("lock operations: %w", err)
+	}
+	// Again, now that nobody can take them back: another event's correction may
+	// have done so while the lock was waited for.
+	return x.readStanding(ctx, tx)
+}
+
+// readStanding reads the transfers of the replaced events that count.
+func (x *correction) readStanding(ctx context.Context, tx pgx.Tx) error {
+	posted, err := Posted(ctx, tx, x.Replaces)
+	if err != nil {
+		return err
+	}
+	x.standing = nil
+	for _, no := range x.Replaces {
+		x.standing = append(x.standing, Standing(posted[no])...)
 	}
 	return nil
 }
