@@ -20,7 +20,7 @@ import (
 // nothing differs, nothing is done or recorded.
 //
 // Errors, beside those of ledger.Correct: dedupe.ErrNoEvent, dedupe.ErrState,
-// ErrGone, ErrParked.
+// ErrGone, ErrParked, ErrReplaced.
 func (r Repairer) Correct(ctx context.Context, key dedupe.Key, a dedupe.Action, o Options) (*Done, error) {
 	key.Variant = ""
 	row, err := r.applied(ctx, key)
@@ -73,9 +73,16 @@ func (r Repairer) applied(ctx context.Context, key dedupe.Key) (*dedupe.Row, err
 		return nil, err
 	}
 	row := dedupe.Stands(known[key], corrected[key])
-	switch {
-	case row == nil:
+	if row == nil {
 		return nil, fmt.Errorf("correct event: %w: %s of %s", dedupe.ErrNoEvent, key.ID, key.Source)
+	}
+	replaced, err := dedupe.Replaced(ctx, r.Pool, []int64{row.No})
+	if err != nil {
+		return nil, err
+	}
+	switch _, gone := replaced[row.No]; {
+	case gone:
+		return nil, fmt.Errorf("correct event: %s of %s: %w", key.ID, key.Source, ErrReplaced)
 	case row.Outcome != dedupe.Applied:
 		return nil, fmt.Errorf("correct event: %w: %s of %s is %s, and only what was applied can be corrected",
 			dedupe.ErrState, key.ID, key.Source, cmp.Or(string(row.Outcome), string(row.State)))

@@ -102,6 +102,42 @@ func TestTheLastContentStands(t *testing.T) {
 	require.Equal(t, 3, s.Clean().Duplicates)
 }
 
+// Of two events that report one operation, the one that was let stand is the one
+// that counts, whatever the rules call the operation later.
+func TestAReplacedEventStaysReplaced(t *testing.T) {
+	s := systemtest.New(t, stack, right)
+	s.Decide(pay("evt_1", "p1", "bank", wallet, "100"))
+	s.Decide(pay("evt_2", "p1", "bank", wallet, "150"))
+	_, err := repairer(s).CorrectLetter(t.Context(), s.Stored()[0], why, repair.Options{})
+	require.NoError(t, err)
+	require.Empty(t, differences(t, s))
+	s.Rules(strings.Replace(right, `op("payment"`, `op("renamed"`, 1))
+	found := differences(t, s)
+	require.Len(t, found, 1)
+	require.Equal(t, "evt_2", found[0].Row.ID)
+	_, err = repairer(s).Correct(t.Context(), key("evt_1"), why, repair.Options{})
+	require.ErrorIs(t, err, repair.ErrReplaced)
+	correct(t, s, "evt_2")
+	require.EqualValues(t, 150, s.Balance(wallet))
+	require.Empty(t, differences(t, s))
+	s.Clean()
+}
+
+// What stands in place of an ignored event keeps that from being opened.
+func TestAReplacedEventIsNotReopened(t *testing.T) {
+	s := systemtest.New(t, stack, deaf)
+	s.Decide(pay("evt_1", "p1", "bank", wallet, "100"))
+	s.Decide(pay("evt_1", "p1", "bank", wallet, "150"))
+	s.Rules(right)
+	_, err := repairer(s).CorrectLetter(t.Context(), s.Stored()[0], why, repair.Options{})
+	require.NoError(t, err)
+	require.Empty(t, differences(t, s))
+	_, err = repairer(s).Reopen(t.Context(), key("evt_1"), why, repair.Options{})
+	require.ErrorIs(t, err, repair.ErrReplaced)
+	require.EqualValues(t, 150, s.Balance(wallet))
+	s.Clean()
+}
+
 // A conflict whose money is all there already has nothing to stand for.
 func TestAConflictThatPostsNothing(t *testing.T) {
 	s := systemtest.New(t, stack, right)

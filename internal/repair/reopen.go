@@ -19,7 +19,7 @@ import (
 // records who and why; (2) the message is stored again. Whoever crashes in
 // between leaves an event that the sweep sends.
 //
-// Errors: dedupe.ErrNoEvent, dedupe.ErrState, ErrGone.
+// Errors: dedupe.ErrNoEvent, dedupe.ErrState, ErrGone, ErrReplaced.
 func (r Repairer) Reopen(ctx context.Context, key dedupe.Key, a dedupe.Action, o Options) (*Done, error) {
 	known, err := dedupe.Read(ctx, r.Pool, []dedupe.Key{key})
 	if err != nil {
@@ -28,6 +28,13 @@ func (r Repairer) Reopen(ctx context.Context, key dedupe.Key, a dedupe.Action, o
 	row := known[key]
 	if row == nil {
 		return nil, fmt.Errorf("reopen: %w: %s of %s", dedupe.ErrNoEvent, key.ID, key.Source)
+	}
+	corrected, err := dedupe.Corrected(ctx, r.Pool, []dedupe.Key{key})
+	if err != nil {
+		return nil, err
+	}
+	if len(corrected[key]) > 0 {
+		return nil, fmt.Errorf("reopen: %s of %s: %w", key.ID, key.Source, ErrReplaced)
 	}
 	msg, err := r.message(ctx, row)
 	if err != nil {

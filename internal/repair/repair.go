@@ -39,6 +39,9 @@ var (
 	ErrParked = errors.New("today's rules would park it")
 	// ErrNothing means that a conflict would post nothing in place of what stands.
 	ErrNothing = errors.New("today's rules post nothing for it that is not there; to take back what stands, let the rules leave this event out and correct it")
+	// ErrReplaced means that an operator let another content stand in the event's
+	// place.
+	ErrReplaced = errors.New("another content was let stand in its place; see event show")
 	// ErrConflict means that the letter is none of a conflict, or no longer.
 	ErrConflict = errors.New("it is not parked as a conflict")
 )

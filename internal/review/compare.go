@@ -55,6 +55,11 @@ func (r *reviewer) compareAll(ctx context.Context, messages []stored) error {
 		}
 		applied = append(applied, d.posters...)
 	}
+	replaced, err := dedupe.Replaced(ctx, r.Pool, applied)
+	if err != nil {
+		return err
+	}
+	list = slices.DeleteFunc(list, func(d *Difference) bool { _, ok := replaced[d.Row.No]; return ok })
 	r.sum.Compared += len(list)
 	books, err := r.readBooks(ctx, list, applied)
 	if err != nil {

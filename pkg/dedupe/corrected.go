@@ -70,3 +70,29 @@ func Stands(first *Row, corrected []*Row) *Row {
 	}
 	return first
 }
+
+// Replaced returns, by the numbers of events, those in whose place another event's
+// correction was posted last: an operator has decided that they do not stand.
+func Replaced(ctx context.Context, q Querier, numbers []int64) (map[int64]int64, error) {
+	found, err := q.Query(ctx, `
+		SELECT DISTINCT ON (event_no) event_no, (detail->>'by_event_no')::bigint
+		FROM actions
+		WHERE event_no = ANY($1) AND verb = $2
+		ORDER BY event_no, no DESC`, numbers, string(VerbCorrect))
+	if err != nil {
+		return nil, fmt.Errorf("read corrections: %w", err)
+	}
+	replaced := map[int64]int64{}
+	var no int64
+	var by *int64
+	_, err = pgx.ForEachRow(found, []any{&no, &by}, func() error {
+		if by != nil && *by != no {
+			replaced[no] = *by
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read corrections: %w", err)
+	}
+	return replaced, nil
+}
