@@ -67,6 +67,9 @@ func TestCompare(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			d := &Difference{Row: test.row, Decision: test.says}
+			if test.row.Outcome == dedupe.Applied {
+				d.posters = []int64{test.row.No}
+			}
 			require.Equal(t, test.kind, d.compare(&books{own: test.own, posted: test.posted}))
 			require.Len(t, d.Changes, test.change)
 		})
