@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/onceledger/onceledger/internal/exit"
 	"github.com/onceledger/onceledger/internal/operator"
 )
 
@@ -15,7 +16,17 @@ time. With --json, one object a letter: redriven or discarded, stale (its event
 is decided: the letter was deleted), refused (stays as it was), or failed.`
 
 func newDLQRedrive(s *operator.Session) *cobra.Command {
-	return moveCommand(s, operator.RedriveLetters, "why, for the record", &cobra.Command{
+	var asCorrection, overdraw bool
+	redrive := func(ctx context.Context, s *operator.Session, m operator.LetterMove) error {
+		if !asCorrection {
+			if overdraw {
+				return exit.Usagef("--overdraw belongs to --as-correction")
+			}
+			return operator.RedriveLetters(ctx, s, m)
+		}
+		return operator.CorrectByLetters(ctx, s, m, overdraw)
+	}
+	cmd := moveCommand(s, redrive, "why, for the record", &cobra.Command{
 		Use:   "redrive [SEQ...]",
 		Short: "Send the events of dead letters again, to be judged by today's rules",
 		Long: `Sends the events of dead letters again: mend the cause first (the hint of the
@@ -24,11 +35,21 @@ workers have now, with a fresh retry budget; its bytes are never changed. What
 cannot be applied is parked again. Money cannot move twice: a redriven event
 that was applied in the meantime is a duplicate.
 
+With --as-correction, a conflict that was right is applied in place of what came
+first: what that posted is reversed, and what today's rules make of the letter
+is posted, in one transaction and by this command. It takes letters of
+id_conflict and operation_conflict by their sequences; look with --dry-run
+first. A note is required.
+
 ` + moveHelp,
 		Example: `  onceledger dlq redrive 17 --note "rule corrected"
+  onceledger dlq redrive 23 --as-correction --dry-run
   onceledger dlq redrive --all --reason rule_error --source stripe --dry-run
   onceledger dlq redrive --all --age +1h --rate 50 --yes --json`,
 	})
+	cmd.Flags().BoolVar(&asCorrection, "as-correction", false, "let a conflict stand in place of what came first")
+	cmd.Flags().BoolVar(&overdraw, "overdraw", false, "with --as-correction: post it even where an enforced limit refuses it")
+	return cmd
 }
 
 func newDLQDiscard(s *operator.Session) *cobra.Command {

@@ -9,7 +9,8 @@ import (
 )
 
 func newEvent(s *operator.Session) *cobra.Command {
-	return group("event", "Show what became of events", newEventShow(s), newEventExport(s))
+	return group("event", "Show what became of events, and repair what wrong rules did",
+		newEventShow(s), newEventExport(s), newEventReopen(s), newEventCorrect(s))
 }
 
 func newEventShow(s *operator.Session) *cobra.Command {

@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
-	"golang.org/x/sync/errgroup"
-
 	"github.com/onceledger/onceledger/internal/stream"
 	"github.com/onceledger/onceledger/pkg/dedupe"
 	"github.com/onceledger/onceledger/pkg/dlq"
@@ -56,6 +54,9 @@ type Unaccounted struct {
 	// Owner is set if the event's row names this very message, so that sending
 	// it again cannot help; Sent if it was sent again before.
 	Owner, Sent bool
+	// Unlettered is set if its event is parked without a letter, so that a copy
+	// stores one.
+	Unlettered bool
 }
 
 // step is one incremental run.
@@ -81,7 +82,7 @@ func (s *step) count(m *message, c class) {
 		s.applied = append(s.applied, c.no)
 	}
 	if c.problem != "" {
-		s.wrong = append(s.wrong, Unaccounted{Seq: m.seq, Kind: c.problem, Key: m.key, Hash: m.hash, Owner: c.owner, Sent: m.copy != 0})
+		s.wrong = append(s.wrong, Unaccounted{Seq: m.seq, Kind: c.problem, Key: m.key, Hash: m.hash, Owner: c.owner, Sent: m.copy != 0, Unlettered: c.unlettered()})
 	}
 }
 
@@ -130,9 +131,11 @@ func (a *auditor) proceed(ctx context.Context, p *Progress) error {
 	if s.mark, err = a.readMark(ctx); err != nil {
 		return err
 	}
-	carried, err := a.readOpen(ctx)
-	if err != nil {
-		return err
+	var carried []*message
+	if !s.mark.goneBack {
+		if carried, err = a.readOpen(ctx); err != nil {
+			return err
+		}
 	}
 	for len(carried) > 0 {
 		n := min(len(carried), readBatch)
@@ -158,26 +161,17 @@ func (a *auditor) proceed(ctx context.Context, p *Progress) error {
 
 // readOn reads and accounts from the mark on, and moves it.
 func (a *auditor) readOn(ctx context.Context, upTo uint64) error {
-	batches := make(chan []*message, readAhead)
-	group, ctx := errgroup.WithContext(ctx)
-	first := a.step.mark.seq + 1
-	group.Go(func() error {
-		defer close(batches)
-		return a.readAll(ctx, batches, first, upTo)
-	})
-	group.Go(func() error {
-		for batch := range batches {
-			if len(a.step.open)+a.suspects.n >= maxOpen {
-				return errFull
-			}
-			if err := a.account(ctx, batch); err != nil {
-				return err
-			}
-			a.step.mark.seq = batch[len(batch)-1].seq
+	return a.readAll(ctx, a.step.mark.seq+1, upTo, func(ctx context.Context, p *page) error {
+		if len(a.step.open)+a.suspects.n >= maxOpen {
+			return errFull
 		}
+		if err := a.tally(ctx, p.messages, p.found); err != nil {
+			return err
+		}
+		end := p.messages[len(p.messages)-1]
+		a.step.mark.seq, a.step.mark.last = end.seq, place{end.seq, end.stored}
 		return nil
 	})
-	return group.Wait()
 }
 
 // explainSuspects reads the letters of the sources that have suspects which a

@@ -185,6 +185,12 @@ func TestAdvance(t *testing.T) {
 			require.Contains(t, p.Findings[0].Detail, "2 messages")
 		}
 		require.Equal(t, []audit.Kind{audit.Gone}, kinds(s.audit()), "the full audit knows, too")
+		require.Equal(t, audit.Acknowledged{Messages: 2}, s.acknowledge())
+		s.clean()
+		require.True(t, s.advance().Clean)
+		_, err = s.pool.Exec(t.Context(), `UPDATE audit_marks SET seq = 1, gone = gone - 1`)
+		require.NoError(t, err)
+		require.Contains(t, s.advance().Findings[0].Detail, "1 message ", "what goes later is found again")
 	})
 
 	t.Run("names what was in flight in a stream that was made anew", func(t *testing.T) {
@@ -199,9 +205,46 @@ func TestAdvance(t *testing.T) {
 		require.Equal(t, 1, s.advance().Open)
 		require.NoError(t, s.js.DeleteStream(t.Context(), stream.Events))
 		require.NoError(t, stream.Ensure(t.Context(), s.js, s.cat.Config.NATS))
-		require.Equal(t, []audit.Kind{audit.Gone}, kinds(&s.advance().Report))
+		require.Equal(t, []audit.Kind{audit.Gone, audit.Gone}, kinds(&s.advance().Report), "one, and what nobody had looked at")
 		s.decide(payment("evt_2", "p2", "500", "")) // the provider sends it again
+		p := s.advance()
+		require.Equal(t, []audit.Kind{audit.Gone}, kinds(&p.Report))
+		require.Contains(t, p.Findings[0].Detail, "was accounted for up to message 2")
+		require.Equal(t, []audit.Kind{audit.Gone}, kinds(s.audit()))
+		require.Equal(t, audit.Acknowledged{Undecided: 1, Streams: 1}, s.acknowledge())
 		require.True(t, s.advance().Clean)
+		s.clean()
+	})
+
+	t.Run("begins anew where the stream was restored from an older copy", func(t *testing.T) {
+		for name, fresh := range map[string]int{"shorter than it was": 1, "and is longer by now": 4} {
+			t.Run(name, func(t *testing.T) {
+				s := newSystem(t)
+				s.decide(payment("evt_1", "p1", "500", ""))
+				require.True(t, s.advance().Clean)
+				backup := s.backUp()
+				s.decide(payment("evt_2", "p2", "500", ""), payment("evt_3", "p3", "500", ""))
+				require.Equal(t, uint64(3), s.advance().Accounted)
+				s.restore(backup)
+				for i := range fresh {
+					s.publish(payment(fmt.Sprint("evt_new_", i), fmt.Sprint("new", i), "500", ""))
+				}
+				s.decide()
+				p := s.advance()
+				require.Equal(t, []audit.Kind{audit.Gone}, kinds(&p.Report), "a person is told")
+				require.Equal(t, audit.Sum{Messages: 1 + fresh, Applied: 1 + fresh}, p.Sum)
+				require.Equal(t, []audit.Kind{audit.Gone}, kinds(&s.advance().Report), "until it is acknowledged")
+				require.True(t, s.acknowledge().Restored)
+				require.True(t, s.acknowledge().None())
+				p = s.advance()
+				require.Empty(t, p.Findings)
+				require.Equal(t, audit.Sum{Messages: 1 + fresh, Applied: 1 + fresh}, p.Sum)
+				s.decide(payment("evt_2", "p2", "500", "")) // its sender sends it again
+				want := audit.Sum{Messages: 2 + fresh, Applied: 1 + fresh, Duplicates: 1}
+				require.Equal(t, want, s.advance().Sum)
+				require.Equal(t, want, s.clean().Sum, "whose events name sequences that others have now")
+			})
+		}
 	})
 
 	t.Run("is explained by a superseded content after its letter is removed", func(t *testing.T) {

@@ -24,6 +24,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/onceledger/onceledger/internal/catalog"
 	"github.com/onceledger/onceledger/internal/stream"
@@ -48,11 +49,8 @@ type Options struct {
 // Meaning reads events by the rules of cat, as a worker does.
 func Meaning(cat *catalog.Catalog) func(*envelope.Event) ([32]byte, int64) {
 	return func(e *envelope.Event) ([32]byte, int64) {
-		source, ok := cat.Sources[e.Source]
-		if !ok {
-			return [32]byte{}, 0
-		}
-		return source.Rules.Decide(e).Fingerprint, source.Rules.Version()
+		d, version := cat.Decide(e)
+		return d.Fingerprint, version
 	}
 }
 
@@ -70,15 +68,15 @@ type auditor struct {
 	// letters that their event's row names.
 	owned, letters claims
 	suspects       suspects
-	// copies are the messages that the sweep has sent again, with the sequence
-	// of their copy.
-	copies map[uint64]uint64
 	// settled is the last message that an incremental run has accounted for,
 	// apart from those in unsettled; both are set in a full one.
 	settled   uint64
 	unsettled map[uint64]bool
-	// step is set in an incremental run.
-	step *step
+	// wentBack is when the stream was last found to be an older copy of itself.
+	wentBack time.Time
+	// step is set in an incremental run, survey in a survey.
+	step   *step
+	survey *survey
 	// unlettered are parked events without their letter.
 	unlettered []*dedupe.Row
 }
@@ -89,33 +87,60 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	began := time.Now()
 	o.Grace = cmp.Or(o.Grace, DefaultGrace)
 	a := &auditor{Options: o, report: &Report{Started: began.UTC(), Findings: []Finding{}}}
-	a.report.Books.Assets = []AssetTotal{}
-
+	books := &auditor{Options: o, report: &Report{Books: Books{Assets: []AssetTotal{}}}}
+	group, both := errgroup.WithContext(ctx)
 	// The order is the argument: the end of the stream and what is answered are
 	// fixed first, and rows are read after the messages they must account for.
-	for _, step := range []struct {
-		name string
-		run  func(context.Context) error
-	}{
+	group.Go(func() error { return inOrder(both, a.accounting()) })
+	// The ledger is held against itself, which takes as long and has no part in it.
+	group.Go(func() error { return inOrder(both, books.bookkeeping()) })
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	a.report.append(books.report)
+	a.report.Seconds = time.Since(began).Seconds()
+	a.report.Clean = a.report.Problems == 0
+	return a.report, nil
+}
+
+// part is a part of an audit, by its name in errors.
+type part struct {
+	name string
+	run  func(context.Context) error
+}
+
+// accounting are the parts that go from messages to rows.
+func (a *auditor) accounting() []part {
+	return []part{
 		{"fix the end of " + stream.Events, a.fix},
 		{"read the mark", a.remember},
 		{"account for messages", a.messages},
 		{"match dead letters", a.deadLetters},
 		{"read superseded contents", a.superseded}, // a letter is noted here before it is removed
 		{"look at suspects again", a.again},
-		{"check events and transfers", a.rows},
+		{"check the origins of events", a.rows},
 		{"look at repeated claims", a.repeated},
+	}
+}
+
+// bookkeeping are the parts that look at the ledger alone.
+func (a *auditor) bookkeeping() []part {
+	return []part{
+		{"check transfers", a.posting},
 		{"check operations", a.operations},
 		{"check balances", a.balances},
 		{"check totals", a.totals},
-	} {
-		if err := step.run(ctx); err != nil {
-			return nil, fmt.Errorf("audit: %s: %w", step.name, err)
+	}
+}
+
+// inOrder runs parts one after another.
+func inOrder(ctx context.Context, parts []part) error {
+	for _, p := range parts {
+		if err := p.run(ctx); err != nil {
+			return fmt.Errorf("audit: %s: %w", p.name, err)
 		}
 	}
-	a.report.Seconds = time.Since(began).Seconds()
-	a.report.Clean = a.report.Problems == 0
-	return a.report, nil
+	return nil
 }
 
 // fix reads how far the workers have answered, and then where the stream ends.

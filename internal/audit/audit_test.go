@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"testing"
 	"time"
 
@@ -66,6 +67,32 @@ func TestSum(t *testing.T) {
 		s.decide(payment("evt_1", "p1", "500", ""))
 		s.publish(payment("evt_1", "p1", "900", "")) // its worker is stopped, or has it in its hands
 		require.Equal(t, audit.Sum{Messages: 2, Applied: 1, InFlight: 1}, s.clean().Sum)
+	})
+
+	t.Run("goes past messages that look like the broker's word", func(t *testing.T) {
+		s := newSystem(t)
+		liars := []nats.Header{
+			{"Status": {"404"}},
+			{"Status": {"204"}, "Description": {"EOB"}},
+			{"Nats-Sequence": {"many"}, "Nats-Time-Stamp": {"yesterday"}},
+			{"Nats-Sequence": {"1"}, "Nats-Time-Stamp": {"2001-01-01T00:00:00Z"}, "Nats-Num-Pending": {"0"}},
+		}
+		s.decide(payment("evt_1", "p1", "500", ""))
+		for i, header := range liars {
+			s.store(&nats.Msg{Subject: "events.stranger", Header: header, Data: []byte("no envelope")})
+			msg, err := payment(fmt.Sprintf("evt_liar_%d", i), fmt.Sprint(i), "500", "").Msg()
+			require.NoError(t, err)
+			maps.Copy(msg.Header, header)
+			s.store(msg)
+		}
+		s.decide(payment("evt_2", "p2", "500", ""))
+		want := audit.Sum{Messages: 10, Applied: 6, Parked: 4}
+		require.Equal(t, want, s.clean().Sum)
+		p := s.advance()
+		require.Empty(t, p.Findings)
+		require.Equal(t, want, p.Sum)
+		s.exec(`DELETE FROM events WHERE event_id = 'evt_2'`)
+		require.Equal(t, uint64(10), s.audit().Findings[0].Seq, "what follows them is seen")
 	})
 
 	t.Run("knows discarded and redriven events", func(t *testing.T) {

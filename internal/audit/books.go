@@ -11,23 +11,29 @@ import (
 )
 
 // transfers checks the transfers of a page of events: each belongs to an
-// applied event, and to an operation of that event with the same content.
+// applied event; each that stands to an operation of that event with the same
+// content; and each reversal to a transfer that it takes back as a whole.
 func (a *auditor) transfers(ctx context.Context, after, upTo int64) error {
-	var n int
-	if err := a.Pool.QueryRow(ctx, `SELECT count(*) FROM transfers WHERE event_no > $1 AND event_no <= $2`, after, upTo).Scan(&n); err != nil {
+	var n, reversals int
+	err := a.Pool.QueryRow(ctx, `
+		SELECT count(*), count(reverses)
+		FROM transfers
+		WHERE event_no > $1 AND event_no <= $2`, after, upTo).Scan(&n, &reversals)
+	if err != nil {
 		return fmt.Errorf("count transfers: %w", err)
 	}
 	a.report.Books.Transfers += n
+	a.report.Books.Reversals += reversals
 	if n == 0 {
 		return nil
 	}
 	return a.compare(ctx, `t.event_no > $1 AND t.event_no <= $2`, after, upTo)
 }
 
-// compare checks the transfers in scope.
+// compare checks the transfers in scope. What was reversed needs no operation.
 func (a *auditor) compare(ctx context.Context, scope string, args ...any) error {
 	found, err := a.Pool.Query(ctx, `
-		SELECT t.event_no, t.n, t.operation, t.debit, t.credit, t.asset, t.amount,
+		SELECT t.event_no, t.n, t.operation, t.debit, t.credit, t.asset, t.amount, t.reverses,
 		       COALESCE(e.source, ''), COALESCE(e.event_id, ''), COALESCE(e.variant, ''), COALESCE(e.state, ''), COALESCE(e.outcome, ''),
 		       COALESCE(o.event_no, -1), COALESCE(o.debit, ''), COALESCE(o.credit, ''), COALESCE(o.asset, ''), COALESCE(o.amount, 0)
 		FROM transfers t
@@ -35,7 +41,14 @@ func (a *auditor) compare(ctx context.Context, scope string, args ...any) error 
 		LEFT JOIN operations o ON o.key = t.operation
 		WHERE `+scope+`
 		  AND (e.outcome IS DISTINCT FROM 'applied'
-		       OR (o.event_no, o.debit, o.credit, o.asset, o.amount) IS DISTINCT FROM (t.event_no, t.debit, t.credit, t.asset, t.amount))
+		       OR t.reverses IS NULL
+		          AND (o.event_no, o.debit, o.credit, o.asset, o.amount) IS DISTINCT FROM (t.event_no, t.debit, t.credit, t.asset, t.amount)
+		          AND NOT EXISTS (SELECT FROM transfers r
+		                          WHERE r.event_no = t.event_no AND r.reverses = t.n AND r.reverses IS NOT NULL)
+		       OR t.reverses IS NOT NULL
+		          AND NOT EXISTS (SELECT FROM transfers f
+		                          WHERE f.event_no = t.event_no AND f.n = t.reverses AND f.reverses IS NULL
+		                            AND (f.operation, f.debit, f.credit, f.asset, f.amount) = (t.operation, t.credit, t.debit, t.asset, t.amount)))
 		ORDER BY t.event_no, t.n`, args...)
 	if err != nil {
 		return fmt.Errorf("compare transfers: %w", err)
@@ -46,29 +59,14 @@ func (a *auditor) compare(ctx context.Context, scope string, args ...any) error 
 		state, outcome string
 	)
 	_, err = pgx.ForEachRow(found, []any{
-		&t.EventNo, &t.N, &t.Operation, &t.Debit, &t.Credit, &t.Asset, &t.Amount,
+		&t.EventNo, &t.N, &t.Operation, &t.Debit, &t.Credit, &t.Asset, &t.Amount, &t.Reverses,
 		&f.Source, &f.EventID, &f.Variant, &state, &outcome,
 		&o.EventNo, &o.Debit, &o.Credit, &o.Asset, &o.Amount,
 	}, func() error {
 		no := t.EventNo
-		f := Finding{Source: f.Source, EventID: f.EventID, Variant: f.Variant, EventNo: &no, Operation: t.Operation, Asset: t.Asset}
-		switch {
-		case state == "":
-			f.Kind, f.Detail = NoEvent, fmt.Sprintf("transfer %s names event number %d, which is not there", movement(t), no)
-			a.report.add(f)
-		case outcome != "applied":
-			f.Kind, f.Detail = NoEvent, fmt.Sprintf("transfer %s belongs to event number %d, which is %s %s", movement(t), no, state, outcome)
-			a.report.add(f)
-		}
 		o.Operation = t.Operation
-		switch {
-		case o.EventNo < 0:
-			f.Kind, f.Detail = NoOperation, fmt.Sprintf("transfer %s of event number %d has no operation", movement(t), no)
-			a.report.add(f)
-		case o.EventNo != t.EventNo || o.Transfer != t.Transfer:
-			f.Kind, f.Detail = NoOperation, fmt.Sprintf("transfer %s of event number %d; its operation says %s by event number %d", movement(t), no, movement(o), o.EventNo)
-			a.report.add(f)
-		}
+		f := Finding{Source: f.Source, EventID: f.EventID, Variant: f.Variant, EventNo: &no, Operation: t.Operation, Asset: t.Asset}
+		a.blame(f, t, o, state, outcome)
 		return nil
 	})
 	if err != nil {
@@ -77,13 +75,38 @@ func (a *auditor) compare(ctx context.Context, scope string, args ...any) error 
 	return nil
 }
 
+// blame says what is wrong with a transfer that compare has found; o is its
+// operation as it is, of event -1 if there is none.
+func (a *auditor) blame(f Finding, t, o ledger.Entry, state, outcome string) {
+	switch {
+	case state == "":
+		f.Kind, f.Detail = NoEvent, fmt.Sprintf("transfer %s names event number %d, which is not there", movement(t), t.EventNo)
+		a.report.add(f)
+	case outcome != "applied":
+		f.Kind, f.Detail = NoEvent, fmt.Sprintf("transfer %s belongs to event number %d, which is %s %s", movement(t), t.EventNo, state, outcome)
+		a.report.add(f)
+	case t.Reverses != nil:
+		f.Kind, f.Detail = WrongReversal, fmt.Sprintf("transfer %s of event number %d does not take back its transfer %d", movement(t), t.EventNo, *t.Reverses)
+		a.report.add(f)
+	}
+	switch {
+	case t.Reverses != nil:
+	case o.EventNo < 0:
+		f.Kind, f.Detail = NoOperation, fmt.Sprintf("transfer %s of event number %d has no operation", movement(t), t.EventNo)
+		a.report.add(f)
+	case o.EventNo != t.EventNo || !o.Same(t.Transfer):
+		f.Kind, f.Detail = NoOperation, fmt.Sprintf("transfer %s of event number %d; its operation says %s by event number %d", movement(t), t.EventNo, movement(o), o.EventNo)
+		a.report.add(f)
+	}
+}
+
 // movement says a transfer in words.
 func movement(e ledger.Entry) string {
 	return fmt.Sprintf("%d %s from %s to %s", e.Amount, e.Asset, e.Debit, e.Credit)
 }
 
-// operations checks that every operation has exactly one transfer. That the two
-// say the same is checked from the transfer's side.
+// operations checks that every operation has exactly one transfer that stands.
+// That the two say the same is checked from the transfer's side.
 func (a *auditor) operations(ctx context.Context) error {
 	for after := ""; ; {
 		var last *string
@@ -107,12 +130,12 @@ func (a *auditor) operations(ctx context.Context) error {
 
 func (a *auditor) untransferred(ctx context.Context, after, upTo string) error {
 	found, err := a.Pool.Query(ctx, `
-		SELECT o.key, o.event_no, o.asset, count(t.event_no)
+		SELECT o.key, o.event_no, o.asset, count(t.event_no) - 2 * count(t.reverses)
 		FROM operations o
 		LEFT JOIN transfers t ON t.event_no = o.event_no AND t.operation = o.key
 		WHERE o.key > $1 AND o.key <= $2
 		GROUP BY o.key
-		HAVING count(t.event_no) <> 1
+		HAVING count(t.event_no) - 2 * count(t.reverses) <> 1
 		ORDER BY o.key`, after, upTo)
 	if err != nil {
 		return fmt.Errorf("compare operations: %w", err)
@@ -124,7 +147,7 @@ func (a *auditor) untransferred(ctx context.Context, after, upTo string) error {
 		number := no
 		a.report.add(Finding{
 			Kind: NoTransfer, Operation: key, Asset: asset, EventNo: &number,
-			Detail: fmt.Sprintf("event number %d has %d transfers for this operation, not one", no, n),
+			Detail: fmt.Sprintf("event number %d has %d standing transfers for this operation, not one", no, n),
 		})
 		return nil
 	})

@@ -5,9 +5,8 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/nats-io/nats.go/jetstream"
-
 	"github.com/onceledger/onceledger/pkg/dedupe"
+	"github.com/onceledger/onceledger/pkg/envelope"
 )
 
 // class is the term of the sum that a message belongs to; a problem says why it
@@ -19,6 +18,13 @@ type class struct {
 	// owner is set if the event's row names this very message; no is its number.
 	owner bool
 	no    int64
+	// row is that of an undecided event whose message was answered.
+	row *dedupe.Row
+}
+
+// unlettered reports whether the event is parked, and its letter not stored.
+func (c class) unlettered() bool {
+	return c.row != nil && c.row.State == dedupe.Failed
 }
 
 // term names a counter of the sum.
@@ -46,6 +52,10 @@ func (s *Sum) counter(t term) *int {
 
 // count adds a message to its term, and reports it if it has none.
 func (a *auditor) count(m *message, c class) {
+	if a.survey != nil {
+		a.survey.tell(m, c)
+		return
+	}
 	*a.report.Sum.counter(c.term)++
 	if a.step != nil {
 		a.step.count(m, c)
@@ -86,9 +96,9 @@ func (a *auditor) explain(row *dedupe.Row, m *message) class {
 	}
 	switch {
 	case !row.Terminal():
-		c := a.waiting(m, class{problem: Undecided, detail: fmt.Sprintf("event number %d is still %s, although the message was answered", row.No, row.State)})
-		if row.Redrives > 0 {
-			c = class{term: inFlight} // its redriven copy decides it
+		c := a.waiting(m, undecided(row))
+		if row.Redrives > 0 && row.State != dedupe.Failed {
+			c = class{term: inFlight, row: c.row} // its redriven copy decides it
 		}
 		c.owner = owner
 		return c
@@ -98,6 +108,14 @@ func (a *auditor) explain(row *dedupe.Row, m *message) class {
 		return class{term: redriven}
 	}
 	return class{term: duplicate}
+}
+
+// undecided says that nobody will come for row any more.
+func undecided(row *dedupe.Row) class {
+	return class{
+		problem: Undecided, row: row,
+		detail: fmt.Sprintf("event number %d is still %s, although the message was answered", row.No, row.State),
+	}
 }
 
 // ended is the term of the message that decided a terminal row.
@@ -143,7 +161,16 @@ func (a *auditor) otherBytes(ctx context.Context, m *message, row *dedupe.Row) (
 	case same && row.Terminal():
 		return class{term: duplicate}, nil
 	case same || !row.Terminal():
-		return a.waiting(m, class{problem: Undecided, detail: fmt.Sprintf("event number %d is still %s, although the message was answered", row.No, row.State)}), nil
+		return a.waiting(m, undecided(row)), nil
+	}
+	corrected, err := dedupe.Corrected(ctx, a.Pool, []dedupe.Key{m.key})
+	if err != nil {
+		return class{}, err
+	}
+	for _, stands := range corrected[m.key] { // a conflict that an operator let stand
+		if same, err := a.sameMeaning(ctx, m, stands); err != nil || same {
+			return class{term: duplicate}, err
+		}
 	}
 	return class{problem: OtherContent, detail: fmt.Sprintf(
 		"event number %d (message %d) is %s under this id with another meaning; this message has no outcome of its own", row.No, row.Seq, row.State)}, nil
@@ -166,12 +193,12 @@ func (a *auditor) sameMeaning(ctx context.Context, m *message, row *dedupe.Row) 
 	if !row.StreamCreated.Equal(a.created) {
 		return mine.Fingerprint == row.Fingerprint, nil
 	}
-	raw, err := a.events.GetMsg(ctx, row.Seq)
-	if errors.Is(err, jetstream.ErrMsgNotFound) {
+	raw, err := a.fetch(ctx, row.Seq)
+	if errors.Is(err, envelope.ErrNotStored) {
 		return mine.Fingerprint == row.Fingerprint, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("read message %d: %w", row.Seq, err)
+		return false, err
 	}
 	standing := a.read(a.decode(raw))
 	return standing != nil && mine.Compare(*standing) == dedupe.Same, nil
@@ -183,12 +210,12 @@ func (a *auditor) load(ctx context.Context, m *message) error {
 		return nil
 	}
 	m.carried = false
-	raw, err := a.events.GetMsg(ctx, m.seq)
-	if errors.Is(err, jetstream.ErrMsgNotFound) {
+	raw, err := a.fetch(ctx, m.seq)
+	if errors.Is(err, envelope.ErrNotStored) {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("read message %d: %w", m.seq, err)
+		return err
 	}
 	m.event = a.decode(raw).event
 	return nil

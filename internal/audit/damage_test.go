@@ -10,6 +10,10 @@ import (
 	"github.com/onceledger/onceledger/pkg/dlq"
 )
 
+// reverse takes transfers back, as a correction does.
+const reverse = `INSERT INTO transfers (event_no, n, operation, debit, credit, asset, amount, reverses)
+	SELECT event_no, 1, operation, credit, debit, asset, amount, n FROM transfers`
+
 // TestDamageIsFound damages a system that was clean, in one way after another,
 // and expects the findings that name it.
 func TestDamageIsFound(t *testing.T) {
@@ -128,6 +132,16 @@ func TestDamageIsFound(t *testing.T) {
 			name:   "an operation was invented",
 			damage: []string{`INSERT INTO operations (key, event_no, debit, credit, asset, amount) VALUES ('forged', 1, 'a', 'b', 'EUR', 5)`},
 			want:   []audit.Kind{audit.NoTransfer},
+		},
+		{
+			name:   "a transfer was reversed and its operation still says that it is posted",
+			damage: []string{reverse + ` WHERE n = 0`, `UPDATE accounts SET debits_posted = 500, credits_posted = 500`},
+			want:   []audit.Kind{audit.NoTransfer},
+		},
+		{
+			name:   "a reversal takes back another amount",
+			damage: []string{reverse + ` WHERE n = 0`, `UPDATE accounts SET debits_posted = 500, credits_posted = 500`, `UPDATE transfers SET amount = 499 WHERE n = 1`},
+			want:   []audit.Kind{audit.WrongReversal, audit.NoTransfer, audit.BalanceDiffers, audit.BalanceDiffers},
 		},
 		{
 			name: "a dead letter is gone",

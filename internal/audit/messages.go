@@ -3,12 +3,9 @@ package audit
 import (
 	"context"
 	"crypto/sha256"
-	"errors"
-	"fmt"
+	"maps"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
-	"github.com/synadia-io/orbit.go/jetstreamext"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/onceledger/onceledger/internal/stream"
@@ -17,16 +14,20 @@ import (
 )
 
 const (
-	// readBatch is how many messages one request asks the broker for, and how
-	// many keys one query looks up.
-	readBatch = 1000
-	// readBytes bounds such a batch; a few of them are held at a time.
-	readBytes = 8 << 20
-	// readTimeout bounds one batch.
-	readTimeout = 30 * time.Second
-	// readAhead is how many batches are read while one is looked up.
+	// readBatch is how many messages are read at a time, and how many keys one
+	// query looks up.
+	readBatch = stream.ReadBatch
+	// readAhead is how many batches are looked up while another one is counted.
 	readAhead = 2
 )
+
+// page is a batch of messages; found are their rows once done is closed.
+type page struct {
+	messages []*message
+	found    map[dedupe.Key]*dedupe.Row
+	err      error
+	done     chan struct{}
+}
 
 // message is one message of EVENTS on its way into the sum.
 type message struct {
@@ -35,7 +36,7 @@ type message struct {
 	key     dedupe.Key
 	hash    [32]byte
 	redrive bool
-	// copy is the message with which the sweep sent this one again; 0 if none.
+	// copy is the message with which this one was sent again; 0 if none.
 	copy uint64
 	// carried is set if an earlier run has read the message, so that its bytes
 	// are not at hand.
@@ -46,19 +47,51 @@ type message struct {
 	event *envelope.Event
 	// meaning is set once somebody asked for it.
 	meaning *dedupe.Content
+	// raw is kept in a survey.
+	raw *envelope.Stored
 }
 
-// messages reads the stream up to the fixed end, a batch ahead of the rows.
+// messages accounts for the stream up to the fixed end.
 func (a *auditor) messages(ctx context.Context) error {
-	batches := make(chan []*message, readAhead)
+	return a.readAll(ctx, max(a.report.Stream.First, 1), a.report.Stream.Last, func(ctx context.Context, p *page) error {
+		return a.tally(ctx, p.messages, p.found)
+	})
+}
+
+// readAll calls each for the messages from first up to last, in their order,
+// with their rows: some batches are looked up while one is counted.
+func (a *auditor) readAll(ctx context.Context, first, last uint64, each func(context.Context, *page) error) error {
+	pages := make(chan *page, readAhead)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
-		defer close(batches)
-		return a.readAll(ctx, batches, max(a.report.Stream.First, 1), a.report.Stream.Last)
+		defer close(pages)
+		for next := first; next <= last; {
+			batch, err := a.readBatch(ctx, next, last)
+			if err != nil || len(batch) == 0 { // what follows was deleted
+				return err
+			}
+			next = batch[len(batch)-1].seq + 1
+			p := &page{messages: batch, done: make(chan struct{})}
+			group.Go(func() error {
+				defer close(p.done)
+				p.found, p.err = a.lookUp(ctx, p.messages)
+				return p.err
+			})
+			select {
+			case pages <- p:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		return nil
 	})
 	group.Go(func() error {
-		for batch := range batches {
-			if err := a.account(ctx, batch); err != nil {
+		for p := range pages {
+			<-p.done
+			if p.err != nil {
+				return p.err
+			}
+			if err := each(ctx, p); err != nil {
 				return err
 			}
 		}
@@ -67,56 +100,33 @@ func (a *auditor) messages(ctx context.Context) error {
 	return group.Wait()
 }
 
-func (a *auditor) readAll(ctx context.Context, batches chan<- []*message, first, last uint64) error {
-	for next := first; next <= last; {
-		batch, err := a.readBatch(ctx, next, last)
-		if err != nil {
-			return err
-		}
-		if len(batch) == 0 {
-			return nil // what follows was deleted
-		}
-		next = batch[len(batch)-1].seq + 1
-		select {
-		case batches <- batch:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-	return nil
-}
-
 // readBatch reads messages from sequence first on up to last, past gaps.
 func (a *auditor) readBatch(ctx context.Context, first, last uint64) ([]*message, error) {
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
-	defer cancel()
-	stored, err := jetstreamext.GetBatch(ctx, a.JS, stream.Events, readBatch,
-		jetstreamext.GetBatchSeq(first), jetstreamext.GetBatchMaxBytes(readBytes))
+	stored, err := stream.Read(ctx, a.JS, first, last)
 	if err != nil {
-		return nil, fmt.Errorf("read messages from %d: %w", first, err)
+		return nil, err
 	}
-	batch := make([]*message, 0, readBatch)
-	for raw, err := range stored {
-		if errors.Is(err, jetstreamext.ErrNoMessages) {
-			return batch, nil
-		}
-		if err != nil {
-			return nil, fmt.Errorf("read messages from %d: %w", first, err)
-		}
-		if raw.Sequence > last {
-			continue // let the answer end by itself
-		}
-		batch = append(batch, a.decode(raw))
+	batch := make([]*message, len(stored))
+	for i, raw := range stored {
+		batch[i] = a.decode(raw)
 	}
 	return batch, nil
 }
 
+// fetch returns one message of EVENTS; envelope.ErrNotStored if it is not there.
+func (a *auditor) fetch(ctx context.Context, seq uint64) (*envelope.Stored, error) {
+	return envelope.ReadOne(ctx, a.JS, stream.Events, seq)
+}
+
 // decode reads a message as the worker does.
-func (a *auditor) decode(raw *jetstream.RawStreamMsg) *message {
-	m := &message{seq: raw.Sequence, stored: raw.Time, hash: sha256.Sum256(raw.Data), copy: a.copies[raw.Sequence]}
+func (a *auditor) decode(raw *envelope.Stored) *message {
+	m := &message{seq: raw.Seq, stored: raw.Time, hash: sha256.Sum256(raw.Data)}
+	if a.survey != nil {
+		m.raw = raw
+	}
 	event, err := envelope.Decode(raw.Header, raw.Data)
 	if err != nil {
-		m.key = dedupe.Unreadable(dedupe.Position{StreamCreated: a.created, Seq: raw.Sequence})
+		m.key = dedupe.Unreadable(dedupe.Position{StreamCreated: a.created, Seq: raw.Seq})
 		return m
 	}
 	m.event, m.redrive = event, event.Redrive > 0
@@ -130,6 +140,11 @@ func (a *auditor) account(ctx context.Context, batch []*message) error {
 	if err != nil {
 		return err
 	}
+	return a.tally(ctx, batch, found)
+}
+
+// tally puts a batch of messages into the sum, by their rows.
+func (a *auditor) tally(ctx context.Context, batch []*message, found map[dedupe.Key]*dedupe.Row) error {
 	for _, m := range batch {
 		class, err := a.classify(ctx, m, found)
 		if err != nil {
@@ -145,7 +160,7 @@ func (a *auditor) account(ctx context.Context, batch []*message) error {
 }
 
 // lookUp reads the rows of messages: those of their keys, and where these do
-// not explain the bytes, those of parked conflicts.
+// not explain the bytes, those of parked conflicts, and what was sent again.
 func (a *auditor) lookUp(ctx context.Context, batch []*message) (map[dedupe.Key]*dedupe.Row, error) {
 	keys := make([]dedupe.Key, len(batch))
 	for i, m := range batch {
@@ -161,15 +176,12 @@ func (a *auditor) lookUp(ctx context.Context, batch []*message) (map[dedupe.Key]
 			variants = append(variants, dedupe.Conflict(m.key, m.hash))
 		}
 	}
-	if len(variants) == 0 {
-		return found, nil
+	if len(variants) > 0 {
+		conflicts, err := dedupe.Read(ctx, a.Pool, variants)
+		if err != nil {
+			return nil, err
+		}
+		maps.Copy(found, conflicts)
 	}
-	conflicts, err := dedupe.Read(ctx, a.Pool, variants)
-	if err != nil {
-		return nil, err
-	}
-	for key, row := range conflicts {
-		found[key] = row
-	}
-	return found, nil
+	return found, a.copied(ctx, batch, found)
 }

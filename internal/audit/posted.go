@@ -249,7 +249,7 @@ func (a *auditor) keepSuspects(ctx context.Context, m *ledgerMark) error {
 	suspects, seen := []int64{}, map[int64]bool{}
 	for _, f := range a.report.Findings {
 		switch f.Kind {
-		case NoOperation, NoEvent, NothingPosted:
+		case NoOperation, NoEvent, WrongReversal, NothingPosted:
 			if !seen[*f.EventNo] && len(suspects) < maxWrong {
 				seen[*f.EventNo] = true
 				suspects = append(suspects, *f.EventNo)

@@ -63,6 +63,7 @@ type Sum struct {
 type Books struct {
 	Events     int `json:"events"`
 	Transfers  int `json:"transfers"`
+	Reversals  int `json:"reversals"` // of the transfers
 	Operations int `json:"operations"`
 	Accounts   int `json:"accounts"`
 	// Assets are the ledger's totals.
@@ -103,9 +104,9 @@ const (
 	// OtherContent: a message says something else than the event that stands
 	// under its id, and was not parked as a conflict.
 	OtherContent Kind = "other_content"
-	// Gone: messages left the stream before they were accounted for, for example
-	// because the database was restored from a backup that is older than what
-	// the stream still keeps. Detail says how many.
+	// Gone: messages left the stream before they were accounted for: the database
+	// was restored from a backup that is older than what the stream still keeps,
+	// or the stream was lost or restored. It stays until it is acknowledged.
 	Gone Kind = "gone"
 	// WrongOrigin: an event's row names a message that is not its own.
 	WrongOrigin Kind = "wrong_origin"
@@ -120,6 +121,8 @@ const (
 	NoTransfer Kind = "operation_without_transfer"
 	// NoEvent: a transfer belongs to no applied event.
 	NoEvent Kind = "transfer_without_event"
+	// WrongReversal: a transfer that takes another back differs from it.
+	WrongReversal Kind = "wrong_reversal"
 	// NothingPosted: an applied event has no transfer.
 	NothingPosted Kind = "applied_without_transfer"
 
@@ -153,4 +156,16 @@ func (r *Report) add(f Finding) {
 	if len(r.Findings) < maxFindings {
 		r.Findings = append(r.Findings, f)
 	}
+}
+
+// append adds what the ledger's part of an audit has found.
+func (r *Report) append(books *Report) {
+	events := r.Books.Events
+	r.Books = books.Books
+	r.Books.Events = events
+	problems := r.Problems + books.Problems
+	for _, f := range books.Findings {
+		r.add(f)
+	}
+	r.Problems = problems // also those that had no room
 }

@@ -7,18 +7,36 @@ import (
 	"math"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/nats-io/nats.go/jetstream"
-
 	"github.com/onceledger/onceledger/pkg/dedupe"
+	"github.com/onceledger/onceledger/pkg/envelope"
 )
 
 // pageRows is how many rows one statement looks at. A statement is its own
 // snapshot: what it compares is consistent, and it is over in milliseconds.
 const pageRows = 5000
 
-// rows goes through all events by number, and through the transfers of each
-// page, also those whose number no event has.
+// rows goes through all events by number.
 func (a *auditor) rows(ctx context.Context) error {
+	return a.pages(ctx, func(after, upTo int64, n int) error {
+		a.report.Books.Events += n
+		return a.origins(ctx, after, upTo)
+	})
+}
+
+// posting goes through the transfers of all events, also those whose number no
+// event has.
+func (a *auditor) posting(ctx context.Context) error {
+	return a.pages(ctx, func(after, upTo int64, _ int) error {
+		if err := a.applied(ctx, after, upTo); err != nil {
+			return err
+		}
+		return a.transfers(ctx, after, upTo)
+	})
+}
+
+// pages calls check for each page of events, which are n: those behind a number
+// up to another one. The last page is empty and without an end.
+func (a *auditor) pages(ctx context.Context, check func(after, upTo int64, n int) error) error {
 	for after := int64(-1); ; {
 		var last *int64
 		var n int
@@ -32,11 +50,8 @@ func (a *auditor) rows(ctx context.Context) error {
 		if last != nil {
 			upTo = *last
 		}
-		a.report.Books.Events += n
-		for _, check := range []func(context.Context, int64, int64) error{a.origins, a.applied, a.transfers} {
-			if err := check(ctx, after, upTo); err != nil {
-				return err
-			}
+		if err := check(after, upTo, n); err != nil {
+			return err
 		}
 		if last == nil {
 			return nil
@@ -105,9 +120,9 @@ func (a *auditor) strangers(ctx context.Context, numbers []int64) error {
 			continue
 		}
 		finding := Finding{Kind: WrongOrigin, Seq: row.Seq, Source: row.Source, EventID: row.ID, Variant: row.Variant, EventNo: &no}
-		raw, err := a.events.GetMsg(ctx, row.Seq)
+		raw, err := a.fetch(ctx, row.Seq)
 		switch {
-		case errors.Is(err, jetstream.ErrMsgNotFound):
+		case errors.Is(err, envelope.ErrNotStored):
 			gone, err := a.trimmed(ctx, row.Seq)
 			if err != nil {
 				return err
@@ -117,7 +132,8 @@ func (a *auditor) strangers(ctx context.Context, numbers []int64) error {
 				a.report.add(finding)
 			}
 		case err != nil:
-			return fmt.Errorf("read message %d: %w", row.Seq, err)
+			return err
+		case raw.Time.After(row.Decided) && row.Decided.Before(a.wentBack): // the restored stream has used the sequence again
 		default:
 			if m := a.decode(raw); m.key.Source != row.Source || m.key.ID != row.ID || m.hash != row.BodyHash {
 				finding.Detail = fmt.Sprintf("event number %d names message %d, which is event %s of %s with other bytes", no, row.Seq, m.key.ID, m.key.Source)

@@ -24,12 +24,18 @@ import (
 	"github.com/onceledger/onceledger/internal/postgres/pgtest"
 	"github.com/onceledger/onceledger/internal/stream"
 	"github.com/onceledger/onceledger/internal/worker"
+	"github.com/onceledger/onceledger/pkg/dedupe"
 	"github.com/onceledger/onceledger/pkg/envelope"
 )
 
 var stack *devstack.Stack
 
-func TestMain(m *testing.M) { stacktest.Main(m, &stack, devstack.NATS, devstack.Postgres) }
+func TestMain(m *testing.M) {
+	if os.Getenv(childConfigEnv) != "" {
+		os.Exit(runChild())
+	}
+	stacktest.Main(m, &stack, devstack.NATS, devstack.Postgres)
+}
 
 const shop = `
 nats: {events_max_bytes: 256MiB, dlq_max_bytes: 64MiB}
@@ -56,14 +62,14 @@ type system struct {
 	js   jetstream.JetStream
 }
 
-func newSystem(t *testing.T) *system {
+func newSystem(t *testing.T, yaml ...string) *system {
 	t.Helper()
 	url := pgtest.Migrated(t, stack.DatabaseURL)
 	env := map[string]string{
 		"DATABASE_URL": url, "NATS_URL": stack.NATSURL, "NATS_MONITOR_URL": stack.NATSMonitorURL, "WORKER_ADMIN": "127.0.0.1:0",
 	}
 	file := filepath.Join(t.TempDir(), "onceledger.yaml")
-	require.NoError(t, os.WriteFile(file, []byte(shop), 0o600))
+	require.NoError(t, os.WriteFile(file, []byte(append(yaml, shop)[0]), 0o600))
 	cat, err := catalog.Load(file, func(name string) (string, bool) { value, ok := env[name]; return value, ok })
 	require.NoError(t, err)
 
@@ -219,4 +225,42 @@ func (s *system) hash(seq uint64) [32]byte {
 	raw, err := events.GetMsg(s.t.Context(), seq)
 	require.NoError(s.t, err)
 	return sha256.Sum256(raw.Data)
+}
+
+// backUp copies what the broker has on disk; restore gives it back.
+func (s *system) backUp() (folder string) {
+	s.t.Helper()
+	folder = filepath.Join(s.t.TempDir(), "backup")
+	s.whileAway(func(data string) { require.NoError(s.t, os.CopyFS(folder, os.DirFS(data))) })
+	return folder
+}
+
+func (s *system) restore(backup string) {
+	s.t.Helper()
+	s.whileAway(func(data string) {
+		require.NoError(s.t, os.RemoveAll(data))
+		require.NoError(s.t, os.CopyFS(data, os.DirFS(backup)))
+	})
+}
+
+// whileAway does something to the broker's data while it is stopped.
+func (s *system) whileAway(do func(data string)) {
+	s.t.Helper()
+	require.NoError(s.t, stack.NATS.Stop(s.t.Context()))
+	do(filepath.Join(stack.Dir(), "nats", "jetstream"))
+	require.NoError(s.t, stack.NATS.Start(s.t.Context()))
+	require.Eventually(s.t, func() bool {
+		_, err := s.js.AccountInfo(s.t.Context())
+		return err == nil
+	}, 20*time.Second, 10*time.Millisecond)
+}
+
+// acknowledge takes note of what is gone, as an operator does.
+func (s *system) acknowledge() audit.Acknowledged {
+	s.t.Helper()
+	events, err := s.js.Stream(s.t.Context(), stream.Events)
+	require.NoError(s.t, err)
+	done, err := audit.Acknowledge(s.t.Context(), s.pool, events.CachedInfo().Created, dedupe.Action{Actor: "ada", Note: "the senders were asked"})
+	require.NoError(s.t, err)
+	return done
 }

@@ -64,7 +64,7 @@ func (r *Report) writeSum(b *strings.Builder) {
 }
 
 func (r *Report) writeBooks(b *strings.Builder) {
-	fmt.Fprintf(b, "\nLedger: %d events, %d transfers, %d operations, %d accounts\n", r.Books.Events, r.Books.Transfers, r.Books.Operations, r.Books.Accounts)
+	fmt.Fprintf(b, "\nLedger: %d events, %d transfers (%d reversals), %d operations, %d accounts\n", r.Books.Events, r.Books.Transfers, r.Books.Reversals, r.Books.Operations, r.Books.Accounts)
 	if len(r.Books.Assets) == 0 {
 		return
 	}

@@ -89,6 +89,15 @@ func (c *Catalog) AccountRule(name string) (config.Account, bool) {
 	return config.Account{}, false
 }
 
+// Limit tells the ledger which accounts are bounded, and how.
+func (c *Catalog) Limit(account string) (ledger.Limit, bool) {
+	rule, ok := c.AccountRule(account)
+	if !ok || rule.Limit == "" {
+		return ledger.Limit{}, false
+	}
+	return ledger.Limit{Rule: ledger.LimitRule(rule.Limit), Enforce: rule.Policy == "enforce"}, true
+}
+
 // specificity orders matches: "a:b" before "a:b*" before "a:*" before "*".
 func specificity(a config.Account) int {
 	prefix, pattern := strings.CutSuffix(a.Match.Value, "*")

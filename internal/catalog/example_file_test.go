@@ -22,8 +22,9 @@ func TestTheExampleDecides(t *testing.T) {
 		want                []ledger.Transfer
 	}{
 		{source: "stripe", body: `{"id":"evt_2","livemode":true,"created":1700000000,"type":"refund.created",
-			"data":{"object":{"id":"re_1","amount":500,"currency":"eur","metadata":{"customer":"cus_1"}}}}`,
-			want: []ledger.Transfer{{Debit: "wallet:cus_1", Credit: "stripe:receivable", Asset: "EUR", Amount: 500}}},
+			"data":{"object":{"id":"re_1","charge":"ch_1","amount":500,"currency":"eur","metadata":{"customer":"cus_1"}}}}`,
+			want: []ledger.Transfer{{Debit: "wallet:cus_1", Credit: "stripe:receivable", Asset: "EUR", Amount: 500,
+				Parent: "6:stripe,0:,4:live,6:charge,4:ch_1,"}}},
 		{source: "stripe", body: `{"id":"evt_3","livemode":true,"created":1700000000,"type":"customer.created","data":{"object":{}}}`},
 		{source: "github", event: "sponsorship", body: `{"action":"created","sponsorship":{"node_id":"S_1",
 			"sponsor":{"login":"octocat"},"tier":{"monthly_price_in_cents":700}}}`,

@@ -203,5 +203,7 @@ type Rule struct {
 // Transfer holds one transfer's CEL expressions.
 type Transfer struct {
 	Debit, Credit, Amount, Asset, Operation Text
-	Pos                                     Pos
+	// Parent is optional: the operation that this one is about.
+	Parent Text
+	Pos    Pos
 }

@@ -154,5 +154,6 @@ func transferKeys(t *Transfer, at Pos) keys {
 		"amount":    expression(&t.Amount).require(),
 		"asset":     expression(&t.Asset).require(),
 		"operation": expression(&t.Operation).require(),
+		"parent":    expression(&t.Parent),
 	}
 }

@@ -7,11 +7,12 @@ import (
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/onceledger/onceledger/internal/audit"
+	"github.com/onceledger/onceledger/internal/stream"
 	"github.com/onceledger/onceledger/pkg/dedupe"
 	"github.com/onceledger/onceledger/pkg/dlq"
+	"github.com/onceledger/onceledger/pkg/envelope"
 )
 
 // unlettered stores the letters of parked events again, from the messages that
@@ -26,13 +27,16 @@ func (s *sweep) unlettered(ctx context.Context) error {
 }
 
 func (s *sweep) letter(ctx context.Context, row *dedupe.Row) error {
-	from, err := s.message(ctx, row)
+	from, err := s.sender.Message(ctx, row)
+	if err == nil && from == nil && s.gone(row) {
+		from, err = s.copyOf(ctx, row)
+	}
 	if err != nil {
 		return err
 	}
 	if from == nil {
 		s.unrepairable++
-		return nil
+		return s.unletter(ctx, row)
 	}
 	// The name that the worker gives it, so that the two store one letter; but
 	// never that of the letter which is gone.
@@ -42,12 +46,12 @@ func (s *sweep) letter(ctx context.Context, row *dedupe.Row) error {
 		once += fmt.Sprintf("/%d", row.DLQSeq)
 		note = fmt.Sprintf("its dead letter %d is gone", row.DLQSeq)
 	}
-	parking, cancel := context.WithTimeout(ctx, publishTimeout)
+	parking, cancel := context.WithTimeout(ctx, parkTimeout)
 	defer cancel()
 	seq, err := dlq.Park(parking, s.JS, dlq.Letter{
 		Once: once, Source: row.Source, EventID: row.ID, Variant: row.Variant,
 		Reason: dlq.Reason(row.Reason), Error: row.Error, Attempts: row.Attempts,
-		FirstSeen: from.at, OriginSeq: row.Seq, Header: from.header, Data: from.data,
+		FirstSeen: from.Time, OriginSeq: from.Seq, Header: from.Header, Data: from.Data,
 	})
 	if err != nil {
 		return err
@@ -61,78 +65,67 @@ func (s *sweep) letter(ctx context.Context, row *dedupe.Row) error {
 	return err
 }
 
-// parkUnreadable gives a message that holds no event the failed row it lost; the
-// next round stores its letter.
-func (s *sweep) parkUnreadable(ctx context.Context, u audit.Unaccounted, raw *jetstream.RawStreamMsg, cause error) error {
-	hash := sha256.Sum256(raw.Data)
-	row := &dedupe.Row{
-		Key: u.Key, State: dedupe.Failed, Reason: string(dlq.BadEnvelope), Error: cause.Error(), Occurred: raw.Time,
-		Content:  dedupe.Content{BodyHash: hash, Fingerprint: hash},
-		Position: dedupe.Position{StreamCreated: s.p.Stream.Created, Seq: u.Seq},
-	}
-	var numbers dedupe.Numbers
-	if err := numbers.Reserve(ctx, s.Pool, 1); err != nil {
-		return err
-	}
-	row.No = numbers.Take()
-	err := pgx.BeginFunc(ctx, s.Pool, func(tx pgx.Tx) error {
-		var b pgx.Batch
-		reserved := dedupe.Reserve(&b, []*dedupe.Row{row})
-		if err := tx.SendBatch(ctx, &b).Close(); err != nil {
-			return fmt.Errorf("reserve event: %w", err)
-		}
-		if !reserved.New(row.No) {
-			return fmt.Errorf("park message %d: %w", u.Seq, dedupe.ErrState)
-		}
-		return dedupe.Record(ctx, tx, dedupe.Action{Actor: actor, Verb: dedupe.VerbSweep, Note: "answered, and its row is missing"}, &row.No)
-	})
-	if errors.Is(err, dedupe.ErrState) {
-		return nil
-	}
-	if err == nil {
-		s.counts["unreadable"]++
-	}
-	return err
+// gone reports whether the letter that row names is lost, and its message as well.
+func (s *sweep) gone(row *dedupe.Row) bool {
+	here := row.StreamCreated.Equal(s.p.Stream.Created) && row.Seq >= s.p.Stream.First
+	return row.DLQSeq != 0 && !here
 }
 
-// letterBox finds the letters of events whose message the stream has no more: a
-// redrive that was cut short leaves one behind. It reads the letters once.
-type letterBox struct {
-	js   jetstream.JetStream
-	read bool
-	by   map[dedupe.Key]letterOf
-}
-
-type letterOf struct {
-	seq  uint64
-	hash [32]byte
-}
-
-// find returns the bytes of the newest letter with row's key and body.
-func (b *letterBox) find(ctx context.Context, row *dedupe.Row) (*stored, error) {
-	if !b.read {
-		b.by = map[dedupe.Key]letterOf{}
-		err := dlq.List(ctx, b.js, dlq.Filter{}, func(l *dlq.Letter) error {
-			b.by[dedupe.Key{Source: l.Source, ID: l.EventID, Variant: l.Variant}] = letterOf{l.Seq, sha256.Sum256(l.Data)}
-			return nil
-		})
-		if err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
+// copyOf returns another delivery of the event that row is about, nil if there is
+// none: after a restore, that may be a copy which an earlier redrive sent. It
+// reads the stream once for all rows of a run, each of which is asked for once.
+func (s *sweep) copyOf(ctx context.Context, row *dedupe.Row) (*envelope.Stored, error) {
+	if s.copies == nil {
+		if err := s.findCopies(ctx); err != nil {
 			return nil, err
 		}
-		b.read = true
 	}
-	of, ok := b.by[row.Key]
-	if !ok || of.hash != row.BodyHash {
+	seq, ok := s.copies[audit.Content{Key: dedupe.Key{Source: row.Source, ID: row.ID}, Hash: row.BodyHash}]
+	if !ok {
 		return nil, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
-	defer cancel()
-	l, err := dlq.Get(ctx, b.js, of.seq)
-	if errors.Is(err, dlq.ErrNotFound) {
+	found, err := envelope.ReadOne(ctx, s.JS, stream.Events, seq)
+	if errors.Is(err, envelope.ErrNotStored) {
 		return nil, nil
 	}
-	if err != nil {
-		return nil, err
+	return found, err
+}
+
+func (s *sweep) findCopies(ctx context.Context) error {
+	s.copies = map[audit.Content]uint64{}
+	wanted := make(map[audit.Content]bool, len(s.p.Unlettered))
+	for _, row := range s.p.Unlettered {
+		wanted[audit.Content{Key: dedupe.Key{Source: row.Source, ID: row.ID}, Hash: row.BodyHash}] = true
 	}
-	return &stored{header: l.Header, data: l.Data}, nil
+	for next := max(s.p.Stream.First, 1); next <= s.p.Stream.Last; {
+		batch, err := stream.Read(ctx, s.JS, next, s.p.Stream.Last)
+		if err != nil || len(batch) == 0 {
+			return err
+		}
+		for _, m := range batch {
+			event, err := envelope.Decode(m.Header, m.Data)
+			if err != nil {
+				continue
+			}
+			content := audit.Content{Key: dedupe.Key{Source: event.Source, ID: event.ID}, Hash: sha256.Sum256(m.Data)}
+			if wanted[content] {
+				s.copies[content] = m.Seq
+			}
+		}
+		next = batch[len(batch)-1].Seq + 1
+	}
+	return nil
+}
+
+// unletter lets the sender's next delivery store the letter of an event whose
+// bytes nothing has any more: its letter is gone, and its message went before,
+// with an earlier stream or with what was removed from this one.
+func (s *sweep) unletter(ctx context.Context, row *dedupe.Row) error {
+	if !s.gone(row) {
+		return nil
+	}
+	note := fmt.Sprintf("its dead letter %d is gone, and so is its message: only its sender has it", row.DLQSeq)
+	return pgx.BeginFunc(ctx, s.Pool, func(tx pgx.Tx) error {
+		return dedupe.Unletter(ctx, tx, row, dedupe.Action{Actor: actor, Note: note})
+	})
 }

@@ -2,24 +2,18 @@ package keeper
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/rs/zerolog"
-	"github.com/synadia-io/orbit.go/jetstreamext"
 
 	"github.com/onceledger/onceledger/internal/audit"
+	"github.com/onceledger/onceledger/internal/resend"
 	"github.com/onceledger/onceledger/internal/stream"
 	"github.com/onceledger/onceledger/internal/telemetry"
 	"github.com/onceledger/onceledger/pkg/dedupe"
-	"github.com/onceledger/onceledger/pkg/dlq"
-	"github.com/onceledger/onceledger/pkg/envelope"
 )
 
 const (
@@ -27,23 +21,24 @@ const (
 	// swept does not crowd out what arrives; a round that reached it is followed
 	// by another at once.
 	maxSweep = 2000
-	// namedEvents bounds the events that one recorded action names.
-	namedEvents = 50
-	// publishTimeout bounds the wait for one copy's PubAck.
-	publishTimeout = 10 * time.Second
+	// parkTimeout bounds the wait for one letter's PubAck.
+	parkTimeout = 10 * time.Second
 )
 
 // sweep repairs what the audit found, by kind. It changes nothing where an
 // event is merely in flight: a message counts as lost only once it was answered,
 // and a row as overdue only once nothing can come for it.
 func (k *keeper) sweep(ctx context.Context, p *audit.Progress) (more bool, err error) {
-	s := &sweep{keeper: k, p: p, counts: map[string]int{}}
-	if s.events, err = k.JS.Stream(ctx, stream.Events); err != nil {
+	events, err := k.JS.Stream(ctx, stream.Events)
+	if err != nil {
 		return false, fmt.Errorf("open stream %s: %w", stream.Events, err)
 	}
-	if !s.events.CachedInfo().Created.UTC().Truncate(time.Microsecond).Equal(p.Stream.Created) {
+	if !events.CachedInfo().Created.UTC().Truncate(time.Microsecond).Equal(p.Stream.Created) {
 		return true, nil // another stream than the one that was audited
 	}
+	s := &sweep{keeper: k, p: p, counts: map[string]int{}, sender: &resend.Sender{
+		Pool: k.Pool, JS: k.JS, Events: events, Stream: p.Stream, Actor: actor, Verb: dedupe.VerbSweep,
+	}}
 	defer s.tell()
 	if more, err = s.lost(ctx); err != nil {
 		return false, err
@@ -61,19 +56,22 @@ func (k *keeper) sweep(ctx context.Context, p *audit.Progress) (more bool, err e
 type sweep struct {
 	*keeper
 	p            *audit.Progress
-	events       jetstream.Stream
+	sender       *resend.Sender
 	counts       map[string]int
 	unrepairable int
+	// copies are where other deliveries of lost events lie; nil until asked for.
+	copies map[audit.Content]uint64
 }
 
 // lost sends the messages again that were answered and have no outcome: the copy
 // is decided as any delivery is.
 func (s *sweep) lost(ctx context.Context) (more bool, err error) {
-	var copies []*copyOf
+	var copies []*resend.Copy
 	for _, u := range s.p.Unaccounted {
-		// A row that names this message or waits is not repaired by a copy; a
-		// second copy of what stands under another content is for a person.
-		if u.Owner || u.Kind == audit.Undecided || u.Kind == audit.OtherContent && u.Sent {
+		// A row that names this message or waits is not repaired by a copy, unless
+		// all it waits for is its letter; a second copy of what stands under
+		// another content is for a person.
+		if u.Owner || u.Kind == audit.Undecided && !u.Unlettered || u.Kind == audit.OtherContent && u.Sent {
 			if u.Kind == audit.OtherContent {
 				s.unrepairable++
 			}
@@ -91,111 +89,52 @@ func (s *sweep) lost(ctx context.Context) (more bool, err error) {
 			copies = append(copies, c)
 		}
 	}
-	if len(copies) == 0 {
-		return more, nil
-	}
-	if err := s.record(ctx, copies); err != nil {
-		return false, err
-	}
-	return more, s.publish(ctx, copies)
-}
-
-// copyOf is a message that is sent again.
-type copyOf struct {
-	audit.Unaccounted
-	msg *nats.Msg
-}
-
-// copy reads a message and returns what is to be published, nil where nothing
-// is. One that holds no event is parked instead, since its place is its key.
-func (s *sweep) copy(ctx context.Context, u audit.Unaccounted) (*copyOf, error) {
-	raw, err := s.events.GetMsg(ctx, u.Seq)
-	if errors.Is(err, jetstream.ErrMsgNotFound) {
-		s.unrepairable++
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read message %d: %w", u.Seq, err)
-	}
-	event, err := envelope.Decode(raw.Header, raw.Data)
-	if err != nil {
-		return nil, s.parkUnreadable(ctx, u, raw, err)
-	}
-	msg, err := again(raw.Header, raw.Data, event.Redrive+1)
-	if err != nil {
-		return nil, err
-	}
-	return &copyOf{u, msg}, nil
-}
-
-// again is a message with the bytes and headers of a stored one, without what
-// the broker wrote.
-func again(h nats.Header, data []byte, n int) (*nats.Msg, error) {
-	letter := dlq.Letter{Header: nats.Header{}, Data: data}
-	for name, values := range h {
-		if !strings.HasPrefix(strings.ToLower(name), "nats-") {
-			letter.Header[name] = values
+	err = s.sender.Send(ctx, copies, s.record(ctx), nil)
+	for _, c := range copies {
+		if c.Sent != 0 {
+			s.counts[string(c.Kind)]++
 		}
 	}
-	return letter.Message(n)
+	return more, err
+}
+
+// copy makes the copy of a message, nil where there is none. A message that
+// holds no event is parked instead.
+func (s *sweep) copy(ctx context.Context, u audit.Unaccounted) (*resend.Copy, error) {
+	c, err := s.sender.Copy(ctx, u)
+	var unreadable *resend.NoEventError
+	switch {
+	case errors.Is(err, resend.ErrGone):
+		s.unrepairable++
+		return nil, nil
+	case errors.As(err, &unreadable):
+		err = s.sender.Park(ctx, u, unreadable)
+		if err == nil {
+			s.counts["unreadable"]++
+		}
+		return nil, ignore(err, dedupe.ErrState)
+	}
+	return c, err
 }
 
 // record writes one action for all copies, before they are published.
-func (s *sweep) record(ctx context.Context, copies []*copyOf) error {
-	type named struct {
-		Seq    uint64 `json:"seq"`
-		Source string `json:"source"`
-		ID     string `json:"event_id"`
+func (s *sweep) record(ctx context.Context) func(pgx.Tx, []*resend.Copy) error {
+	return func(tx pgx.Tx, copies []*resend.Copy) error {
+		var detail resend.Detail
+		for _, c := range copies {
+			detail.Add(c.Unaccounted)
+		}
+		a := dedupe.Action{Actor: actor, Verb: dedupe.VerbSweep, Note: "accepted, answered, and without an outcome", Detail: detail}
+		return dedupe.Record(ctx, tx, a, nil)
 	}
-	detail := struct {
-		Count int     `json:"count"`
-		First uint64  `json:"first_seq"`
-		Last  uint64  `json:"last_seq"`
-		Names []named `json:"events"` // the first of them
-	}{Count: len(copies), First: copies[0].Seq, Last: copies[len(copies)-1].Seq}
-	for _, c := range copies[:min(len(copies), namedEvents)] {
-		detail.Names = append(detail.Names, named{c.Seq, c.Key.Source, c.Key.ID})
-	}
-	a := dedupe.Action{Actor: actor, Verb: dedupe.VerbSweep, Note: "accepted, answered, and without an outcome", Detail: detail}
-	return pgx.BeginFunc(ctx, s.Pool, func(tx pgx.Tx) error { return dedupe.Record(ctx, tx, a, nil) })
 }
 
-// publish stores the copies and notes where, so that they are not sent twice
-// while they are in flight. A crash in between costs duplicates.
-func (s *sweep) publish(ctx context.Context, copies []*copyOf) error {
-	sent := make(map[uint64]uint64, len(copies))
-	var failed error
-	futures := make([]jetstream.PubAckFuture, 0, len(copies))
-	for _, c := range copies {
-		f, err := s.JS.PublishMsgAsync(c.msg)
-		if err != nil {
-			failed = fmt.Errorf("send message %d again: %w", c.Seq, err)
-			break
-		}
-		futures = append(futures, f)
+// ignore returns err unless it is harmless.
+func ignore(err, harmless error) error {
+	if errors.Is(err, harmless) {
+		return nil
 	}
-	for i, f := range futures {
-		timeout := time.NewTimer(publishTimeout)
-		select {
-		case ack := <-f.Ok():
-			sent[copies[i].Seq] = ack.Sequence
-			s.counts[string(copies[i].Kind)]++
-		case err := <-f.Err():
-			failed = fmt.Errorf("send message %d again: %w", copies[i].Seq, err)
-		case <-timeout.C:
-			failed = fmt.Errorf("send message %d again: no answer in %s", copies[i].Seq, publishTimeout)
-		case <-ctx.Done():
-			failed = context.Cause(ctx)
-		}
-		timeout.Stop()
-		if ctx.Err() != nil {
-			break
-		}
-	}
-	if err := audit.Sent(ctx, s.Pool, s.p.Stream.Created, sent); err != nil {
-		return err
-	}
-	return failed
+	return err
 }
 
 // overdue sends events again that wait, or whose attempt has begun, and for
@@ -206,98 +145,26 @@ func (s *sweep) overdue(ctx context.Context) error {
 	if err != nil || len(rows) == 0 {
 		return err
 	}
-	since, err := s.undelivered(ctx)
+	since, err := s.sender.Undelivered(ctx)
 	if err != nil {
 		return err
 	}
-	letters := &letterBox{js: s.JS}
+	letters := &resend.Letters{JS: s.JS}
 	for _, row := range rows {
 		if !since.IsZero() && since.Before(row.Decided.Add(s.Grace)) {
 			continue // a copy may be among what is still to be delivered
 		}
-		if err := s.sendAgain(ctx, row, letters); err != nil && !errors.Is(err, dedupe.ErrState) {
+		_, err := s.sender.Undecided(ctx, row, nil, letters, fmt.Sprintf("%s, and nothing came for it", row.State))
+		switch {
+		case errors.Is(err, resend.ErrNoBytes):
+			s.unrepairable++
+		case err == nil:
+			s.counts[string(audit.Undecided)]++
+		case !errors.Is(err, dedupe.ErrState):
 			return err
 		}
 	}
 	return nil
-}
-
-// undelivered returns when the first message was stored that no worker has been
-// given; zero if there is none.
-func (s *sweep) undelivered(ctx context.Context) (time.Time, error) {
-	consumer, err := s.events.Consumer(ctx, stream.Consumer)
-	if err != nil {
-		return time.Time{}, fmt.Errorf("read consumer: %w", err)
-	}
-	if consumer.CachedInfo().NumPending == 0 {
-		return time.Time{}, nil
-	}
-	next, err := s.first(ctx, jetstreamext.GetBatchSeq(consumer.CachedInfo().Delivered.Stream+1))
-	if err != nil || next == nil {
-		return time.Time{}, err
-	}
-	return next.Time, nil
-}
-
-func (s *sweep) sendAgain(ctx context.Context, row *dedupe.Row, letters *letterBox) error {
-	from, err := s.message(ctx, row)
-	if err == nil && from == nil {
-		from, err = letters.find(ctx, row)
-	}
-	if err != nil {
-		return err
-	}
-	if from == nil {
-		s.unrepairable++
-		return nil
-	}
-	if _, err := again(from.header, from.data, 1); err != nil {
-		s.unrepairable++
-		return nil //nolint:nilerr // what holds no event cannot be sent
-	}
-	note := fmt.Sprintf("%s, and nothing came for it", row.State)
-	err = pgx.BeginFunc(ctx, s.Pool, func(tx pgx.Tx) error {
-		return dedupe.SendAgain(ctx, tx, row, dedupe.Action{Actor: actor, Note: note})
-	})
-	if err != nil {
-		return err
-	}
-	msg, err := again(from.header, from.data, row.Redrives)
-	if err != nil {
-		return err
-	}
-	publishing, cancel := context.WithTimeout(ctx, publishTimeout)
-	defer cancel()
-	if _, err := s.JS.PublishMsg(publishing, msg); err != nil {
-		return fmt.Errorf("send event %s of %s again: %w", row.ID, row.Source, err)
-	}
-	s.counts[string(audit.Undecided)]++
-	return nil
-}
-
-// stored is what an event's message or letter holds.
-type stored struct {
-	header nats.Header
-	data   []byte
-	at     time.Time // when the message was stored
-}
-
-// message returns the message that row names, nil if the stream has it no more.
-func (s *sweep) message(ctx context.Context, row *dedupe.Row) (*stored, error) {
-	if !row.StreamCreated.Equal(s.p.Stream.Created) {
-		return nil, nil
-	}
-	raw, err := s.events.GetMsg(ctx, row.Seq)
-	if errors.Is(err, jetstream.ErrMsgNotFound) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read message %d: %w", row.Seq, err)
-	}
-	if sha256.Sum256(raw.Data) != row.BodyHash {
-		return nil, nil
-	}
-	return &stored{raw.Header, raw.Data, raw.Time}, nil
 }
 
 // tell counts the repairs and logs them in one line.

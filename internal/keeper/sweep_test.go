@@ -3,6 +3,7 @@ package keeper_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -172,7 +173,7 @@ func TestRestoredBackup(t *testing.T) {
 	}
 	s.settle()
 	k.clean()
-	all := append([]string{"superseded", "audit_marks", "audit_open", "audit_balances", "audit_ledger"}, tables...)
+	all := append([]string{"superseded", "audit_marks", "audit_open", "audit_copies", "audit_balances", "audit_ledger"}, tables...)
 	for _, table := range all {
 		s.exec(`CREATE TABLE saved_` + table + ` AS TABLE ` + table)
 	}
@@ -278,3 +279,60 @@ func unpost(id string) []string {
 
 // oldMark takes the mark back, as a backup that is as old as the damage does.
 const oldMark = `UPDATE audit_marks SET seq = 0, sum = '{}', version = version + 1`
+
+// TestLostBytesComeFromTheirSender loses a parked event's letter with the message
+// that brought it: nothing here has its bytes any more.
+func TestLostBytesComeFromTheirSender(t *testing.T) {
+	s := newSystem(t, "64MiB")
+	bad := payment("evt_bad", "p1", `"many"`)
+	s.decide(bad)
+	for _, name := range []string{stream.DLQ, stream.Events} {
+		require.NoError(t, s.js.DeleteStream(t.Context(), name))
+	}
+	require.NoError(t, stream.Ensure(t.Context(), s.js, s.cat.Config.NATS))
+	k := s.keep().leads()
+	require.Eventually(t, func() bool {
+		return one[bool](s, `SELECT dlq_seq IS NULL FROM events WHERE event_id = 'evt_bad'`)
+	}, 20*time.Second, 10*time.Millisecond)
+	k.until("what cannot be mended", func(r round) bool { return r.err == nil && !r.Clean })
+	require.Equal(t, 1.0, k.metric("sweep_unrepairable"))
+
+	s.work()
+	s.publish(bad)
+	k.until("the letter again", func(r round) bool {
+		lost := func(f audit.Finding) bool { return f.Kind == audit.Gone } // the stream, if anybody had looked at it before
+		return r.err == nil && !slices.ContainsFunc(r.Findings, func(f audit.Finding) bool { return !lost(f) }) &&
+			r.Letters.Stored == 1 && r.Sum.InFlight == 0
+	})
+	require.Equal(t, "failed", one[string](s, `SELECT state FROM events WHERE event_id = 'evt_bad'`))
+	require.Equal(t, 1, one[int](s, `SELECT count(*)::int FROM actions WHERE note LIKE '%only its sender has it'`), "said once")
+}
+
+// TestLostLetterComesFromACopy restores a database in which a parked event has
+// neither its letter nor its message, while the stream has a copy of it that was
+// sent again since.
+func TestLostLetterComesFromACopy(t *testing.T) {
+	s := newSystem(t, "64MiB")
+	bad := payment("evt_bad", "p1", `"many"`)
+	s.decide(bad)
+	events, err := s.js.Stream(t.Context(), stream.Events)
+	require.NoError(t, err)
+	stop := s.work()
+	again := payment("evt_bad", "p1", `"many"`)
+	again.Redrive = 1
+	s.publish(again)
+	s.settle()
+	stop()
+	require.NoError(t, events.DeleteMsg(t.Context(), 1))
+	letters, err := s.js.Stream(t.Context(), stream.DLQ)
+	require.NoError(t, err)
+	require.NoError(t, letters.Purge(t.Context()))
+	s.exec(oldMark)
+	s.work()
+	k := s.keep().leads()
+	k.until("the letter again", func(r round) bool {
+		return r.err == nil && r.Sum.Unaccounted == 0 && len(r.Findings) <= 1 && r.Letters.Stored == 1 && r.Sum.InFlight == 0
+	})
+	require.Equal(t, "failed", one[string](s, `SELECT state FROM events WHERE event_id = 'evt_bad'`))
+	require.Zero(t, k.metric("sweep_unrepairable"))
+}

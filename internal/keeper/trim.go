@@ -2,13 +2,11 @@ package keeper
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/nats-io/nats.go/jetstream"
-	"github.com/synadia-io/orbit.go/jetstreamext"
 
 	"github.com/onceledger/onceledger/internal/audit"
 	"github.com/onceledger/onceledger/internal/stream"
@@ -84,13 +82,13 @@ func (k *keeper) free(ctx context.Context, p *audit.Progress, info *jetstream.St
 // trimmable returns the last message to remove: those older than the span that
 // is kept, and where that does not make enough room, as many more as it takes.
 func (k *keeper) trimmable(ctx context.Context, info *jetstream.StreamInfo, ratio float64, free uint64) (uint64, error) {
-	young, err := k.firstSince(ctx, info.TimeStamp.Add(-k.Config.Keep))
+	young, err := stream.FirstSince(ctx, k.JS, info.TimeStamp.Add(-k.Config.Keep))
 	if err != nil {
 		return 0, err
 	}
 	upTo := info.State.LastSeq
 	if young != nil {
-		upTo = young.Sequence - 1
+		upTo = young.Seq - 1
 	}
 	if ratio >= trimAbove {
 		// Sequences have few gaps and messages about one size; what is left over
@@ -100,29 +98,6 @@ func (k *keeper) trimmable(ctx context.Context, info *jetstream.StreamInfo, rati
 		upTo = max(upTo, enough)
 	}
 	return min(upTo, free), nil
-}
-
-// firstSince returns the first message that was stored at a time or later; nil
-// if there is none.
-func (k *keeper) firstSince(ctx context.Context, at time.Time) (*jetstream.RawStreamMsg, error) {
-	return k.first(ctx, jetstreamext.GetBatchStartTime(at))
-}
-
-func (k *keeper) first(ctx context.Context, from jetstreamext.GetBatchOpt) (*jetstream.RawStreamMsg, error) {
-	found, err := jetstreamext.GetBatch(ctx, k.JS, stream.Events, 1, from)
-	if err != nil {
-		return nil, fmt.Errorf("read messages: %w", err)
-	}
-	for msg, err := range found {
-		if errors.Is(err, jetstreamext.ErrNoMessages) {
-			return nil, nil
-		}
-		if err != nil {
-			return nil, fmt.Errorf("read messages: %w", err)
-		}
-		return msg, nil
-	}
-	return nil, nil
 }
 
 // purge removes everything up to a message. It is recorded first: a record
@@ -160,7 +135,7 @@ func (k *keeper) watchFilling(ratio float64, info *jetstream.StreamInfo) {
 func (k *keeper) watchBacklog(ctx context.Context, p *audit.Progress, info *jetstream.StreamInfo) error {
 	age := time.Duration(0)
 	if p.Stream.AckFloor < info.State.LastSeq {
-		oldest, err := k.first(ctx, jetstreamext.GetBatchSeq(p.Stream.AckFloor+1))
+		oldest, err := stream.FirstFrom(ctx, k.JS, p.Stream.AckFloor+1)
 		if err != nil {
 			return err
 		}

@@ -16,8 +16,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -35,8 +33,6 @@ const (
 	lookUpBytes = 8 << 20
 	// inFlight is how many letters of a page are published at a time.
 	inFlight = 16
-	// lostRaces bounds how often a transaction is tried again that met a worker.
-	lostRaces = 5
 )
 
 // Store is both systems.
@@ -171,23 +167,6 @@ var (
 	// ErrRepeated means that another letter of the same event was taken.
 	ErrRepeated = errors.New("another letter of the same event goes first")
 )
-
-// transact runs f in a transaction, and again if it loses a race against a
-// worker.
-func (s Store) transact(ctx context.Context, f func(pgx.Tx) error) error {
-	for try := 1; ; try++ {
-		err := pgx.BeginFunc(ctx, s.Pool, f)
-		var failed *pgconn.PgError
-		if err == nil || try == lostRaces || !errors.As(err, &failed) {
-			return err
-		}
-		switch failed.Code {
-		case "40001", "40P01", "55P03": // lost a race, deadlocked, waited too long for a lock
-		default:
-			return err
-		}
-	}
-}
 
 // notes returns what the audit needs to know of letters that go for good: their
 // contents, and the messages that brought them.

@@ -3,13 +3,18 @@ package letters
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/onceledger/onceledger/internal/postgres"
 	"github.com/onceledger/onceledger/pkg/dedupe"
 	"github.com/onceledger/onceledger/pkg/dlq"
 )
+
+// publishTimeout bounds the wait for the PubAck of one event.
+const publishTimeout = 10 * time.Second
 
 // reason is the stored detail of an operator's action on a letter.
 type reason struct {
@@ -140,6 +145,8 @@ func (s Store) publish(ctx context.Context, l *dlq.Letter, n int) (uint64, error
 	if err != nil {
 		return 0, err
 	}
+	ctx, cancel := context.WithTimeout(ctx, publishTimeout) // a broker without room does not answer
+	defer cancel()
 	ack, err := s.JS.PublishMsg(ctx, msg)
 	if err != nil {
 		return 0, fmt.Errorf("publish letter %d: %w", l.Seq, err)
@@ -162,7 +169,7 @@ func (s Store) move(ctx context.Context, list []*dlq.Letter, do func(pgx.Tx, []*
 	}
 	var results []Result
 	var stale []uint64
-	err = s.transact(ctx, func(tx pgx.Tx) error {
+	err = postgres.Transact(ctx, s.Pool, func(tx pgx.Tx) error {
 		results, stale = make([]Result, len(list)), nil // of this try
 		rows, err := dedupe.LockAll(ctx, tx, keys(list))
 		if err != nil {

@@ -23,42 +23,53 @@ var steps = []string{
 // Whatever step a redrive dies at, and whether or not a worker gets to see what
 // it left behind, repeating it ends in one outcome or one letter.
 func TestRedriveDiesAtEachStep(t *testing.T) {
+	dieAtEachStep(t, map[string]bool{"repeated at once": false, "a worker came between": true}, func(s *system, step string) {
+		broken := letters.Store{Pool: s.Pool, JS: &dying{JetStream: s.JS, at: step}}
+		results, err := broken.Redrive(s.T.Context(), s.Stored(), ada, nil)
+		require.NoError(s.T, err)
+		require.ErrorIs(s.T, results[0].Err, errDied)
+		require.False(s.T, results[0].Done)
+	})
+}
+
+// The same, where its process ends there.
+func TestRedriveIsKilledAtEachStep(t *testing.T) {
+	dieAtEachStep(t, map[string]bool{"a worker came between": true}, func(s *system, step string) { child(s, "redrive", step) })
+}
+
+func dieAtEachStep(t *testing.T, betweens map[string]bool, redrive func(s *system, step string)) {
 	for _, step := range steps {
-		for between, worked := range map[string]bool{"repeated at once": false, "a worker came between": true} {
+		for between, worked := range betweens {
 			for end, rules := range map[string]string{"one outcome": right, "one letter": wrong} {
 				t.Run(step+"/"+between+"/"+end, func(t *testing.T) {
 					s := newSystem(t, wrong)
-					s.decide(payment("evt_1", "p1", "bank", "wallet:1", "5"))
-					s.rules(rules)
-					broken := letters.Store{Pool: s.pool, JS: &dying{JetStream: s.js, at: step}}
-					results, err := broken.Redrive(t.Context(), s.letters(), ada, nil)
-					require.NoError(t, err)
-					require.ErrorIs(t, results[0].Err, errDied)
-					require.False(t, results[0].Done)
-					require.Equal(t, dedupe.Pending, s.row("evt_1").State)
-					for _, standing := range s.standings() {
+					s.Decide(payment("evt_1", "p1", "bank", "wallet:1", "5"))
+					s.Rules(rules)
+					redrive(s, step)
+					require.Equal(t, dedupe.Pending, s.Row("evt_1").State)
+					for _, standing := range s.Standings() {
 						require.Equal(t, letters.Redriven, standing, "it is shown, and can be redriven")
 					}
 					if worked {
-						s.decide()
+						s.Decide()
 					}
-					s.redriveLeft()
-					s.decide()
-					_, err = s.store.Tidy(t.Context())
+					redriveLeft(s)
+					s.Decide()
+					_, err := s.Letters.Tidy(t.Context())
 					require.NoError(t, err)
 
-					row := s.row("evt_1")
+					row := s.Row("evt_1")
 					if rules == right {
 						require.Equal(t, dedupe.Applied, row.Outcome)
-						require.Equal(t, 1, s.transfers())
-						require.Empty(t, s.letters())
+						require.Equal(t, 1, s.Transfers())
+						require.Empty(t, s.Stored())
 					} else {
 						require.Equal(t, dedupe.Failed, row.State)
-						require.Zero(t, s.transfers())
-						require.Equal(t, []letters.Standing{letters.Parked}, s.standings())
-						require.Equal(t, s.letters()[0].Seq, row.DLQSeq)
+						require.Zero(t, s.Transfers())
+						require.Equal(t, []letters.Standing{letters.Parked}, s.Standings())
+						require.Equal(t, s.Stored()[0].Seq, row.DLQSeq)
 					}
-					s.clean()
+					s.Clean()
 				})
 			}
 		}
@@ -67,11 +78,11 @@ func TestRedriveDiesAtEachStep(t *testing.T) {
 
 // redriveLeft repeats the redrive of the first letter, if it is still there and
 // not one that was parked anew.
-func (s *system) redriveLeft() {
-	s.t.Helper()
-	for _, l := range s.letters() {
+func redriveLeft(s *system) {
+	s.T.Helper()
+	for _, l := range s.Stored() {
 		if l.Seq == 1 {
-			s.redrive(l)
+			s.Redrive(l)
 		}
 	}
 }
@@ -80,95 +91,95 @@ func TestRedriveWhileAWorkerRuns(t *testing.T) {
 	for _, step := range steps {
 		t.Run(step, func(t *testing.T) {
 			s := newSystem(t, wrong)
-			s.decide(payment("evt_1", "p1", "bank", "wallet:1", "5"))
-			s.rules(right)
-			s.work()
-			broken := letters.Store{Pool: s.pool, JS: &dying{JetStream: s.js, at: step}}
-			_, err := broken.Redrive(t.Context(), s.letters(), ada, nil)
+			s.Decide(payment("evt_1", "p1", "bank", "wallet:1", "5"))
+			s.Rules(right)
+			s.Work()
+			broken := letters.Store{Pool: s.Pool, JS: &dying{JetStream: s.JS, at: step}}
+			_, err := broken.Redrive(t.Context(), s.Stored(), ada, nil)
 			require.NoError(t, err)
-			if left := s.letters(); len(left) > 0 {
-				s.redrive(left...)
+			if left := s.Stored(); len(left) > 0 {
+				s.Redrive(left...)
 			}
-			require.Eventually(t, func() bool { return s.row("evt_1").State == dedupe.Completed }, 30*time.Second, 10*time.Millisecond)
-			s.settle()
-			require.Equal(t, 1, s.transfers())
-			require.Empty(t, s.letters())
-			s.clean()
+			require.Eventually(t, func() bool { return s.Row("evt_1").State == dedupe.Completed }, 30*time.Second, 10*time.Millisecond)
+			s.Settle()
+			require.Equal(t, 1, s.Transfers())
+			require.Empty(t, s.Stored())
+			s.Clean()
 		})
 	}
 }
 
 func TestRedriveOfAConflict(t *testing.T) {
 	s := newSystem(t, right)
-	s.decide(payment("evt_1", "p1", "bank", "wallet:1", "5"))
-	s.decide(payment("evt_1", "p1", "bank", "wallet:1", "6"))
-	before := s.letters()
+	s.Decide(payment("evt_1", "p1", "bank", "wallet:1", "5"))
+	s.Decide(payment("evt_1", "p1", "bank", "wallet:1", "6"))
+	before := s.Stored()
 	require.Len(t, before, 1)
-	s.redrive(before...)
-	s.decide()
+	s.Redrive(before...)
+	s.Decide()
 
-	after := s.letters()
+	after := s.Stored()
 	require.Len(t, after, 1)
 	require.NotEqual(t, before[0].Seq, after[0].Seq)
 	require.Equal(t, dlq.IDConflict, after[0].Reason)
-	rows, err := dedupe.Find(t.Context(), s.pool, "shop", "evt_1")
+	rows, err := dedupe.Find(t.Context(), s.Pool, "shop", "evt_1")
 	require.NoError(t, err)
 	require.Len(t, rows, 2)
 	require.Equal(t, after[0].Variant, rows[1].Variant)
 	require.Equal(t, 1, rows[1].Redrives)
 	require.Equal(t, after[0].Seq, rows[1].DLQSeq)
-	require.Equal(t, 1, s.transfers())
-	s.clean()
+	require.Equal(t, 1, s.Transfers())
+	s.Clean()
 
 	t.Run("one that today's rules find equal is no conflict any more", func(t *testing.T) {
-		s.rules(fixedAmount)
-		s.redrive(after...)
-		s.decide()
-		require.Empty(t, s.letters())
-		require.Zero(t, s.count(`SELECT count(*) FROM events WHERE state <> 'completed'`), "nothing waits for a message that will not come")
-		require.Equal(t, 1, s.transfers())
-		s.clean()
+		s.Rules(fixedAmount)
+		s.Redrive(after...)
+		s.Decide()
+		require.Empty(t, s.Stored())
+		require.Zero(t, s.Count(`SELECT count(*) FROM events WHERE state <> 'completed'`), "nothing waits for a message that will not come")
+		require.Equal(t, 1, s.Transfers())
+		s.Clean()
 	})
 }
 
 func TestRedriveRenewsTheBudget(t *testing.T) {
 	s := newSystem(t, right)
-	s.decide(payment("evt_1", "p1", "purse:1", "bank", "5"))
+	s.Decide(payment("evt_1", "p1", "purse:1", "bank", "5"))
 	for n := 1; n <= 2; n++ {
-		row := s.row("evt_1")
+		row := s.Row("evt_1")
 		require.Equal(t, string(dlq.InsufficientFunds), row.Reason)
 		require.Equal(t, 3, row.Attempts)
 		pgExec(t, s, `UPDATE events SET first_failed_at = now() - interval '59 minutes'`) // almost too old
-		s.redrive(s.letters()...)
-		row = s.row("evt_1")
+		s.Redrive(s.Stored()...)
+		row = s.Row("evt_1")
 		require.Zero(t, row.Attempts)
 		require.Zero(t, row.FailingFor)
-		s.decide()
-		row = s.row("evt_1")
+		s.Decide()
+		row = s.Row("evt_1")
 		require.Equal(t, 3, row.Attempts, "it is tried three times again")
 		require.Less(t, row.FailingFor, time.Minute)
 		require.Equal(t, n, row.Redrives, "which is never reset")
-		require.Len(t, s.letters(), 1)
+		require.Len(t, s.Stored(), 1)
 	}
-	s.clean()
+	s.Clean()
 }
 
 func TestLettersThatCannotBeRedriven(t *testing.T) {
 	s := newSystem(t, right)
-	_, err := s.js.Publish(t.Context(), "events.shop.paid", []byte("hello"))
+	_, err := s.JS.Publish(t.Context(), "events.shop.paid", []byte("hello"))
 	require.NoError(t, err)
-	s.decide()
-	_, err = s.js.PublishMsg(t.Context(), nats.NewMsg("dlq.of.strangers"))
+	s.Decide()
+	_, err = s.JS.PublishMsg(t.Context(), nats.NewMsg("dlq.of.strangers"))
 	require.NoError(t, err)
 
-	results, err := s.store.Redrive(t.Context(), s.letters(), ada, nil)
+	results, err := s.Letters.Redrive(t.Context(), s.Stored(), ada, nil)
 	require.NoError(t, err)
 	require.Len(t, results, 2)
 	for _, r := range results {
 		require.ErrorIs(t, r.Err, dlq.ErrNoEnvelope)
 	}
-	require.Len(t, s.letters(), 2)
-	require.Zero(t, s.count(`SELECT count(*) FROM actions`))
+	require.Len(t, s.Stored(), 2)
+	require.Zero(t, s.Count(`SELECT count(*) FROM actions`))
 }
 
 // After a restore from an older backup, a letter's row may be missing.
@@ -176,12 +187,12 @@ func TestRedriveWithoutARow(t *testing.T) {
 	s := newSystem(t, right)
 	msg, err := payment("evt_1", "p1", "bank", "wallet:1", "5").Msg()
 	require.NoError(t, err)
-	_, err = dlq.Park(t.Context(), s.js, dlq.Letter{Source: "shop", EventID: "evt_1", Reason: dlq.RuleError, Header: msg.Header, Data: msg.Data})
+	_, err = dlq.Park(t.Context(), s.JS, dlq.Letter{Source: "shop", EventID: "evt_1", Reason: dlq.RuleError, Header: msg.Header, Data: msg.Data})
 	require.NoError(t, err)
-	require.Equal(t, []letters.Standing{letters.Orphaned}, s.standings())
-	s.redrive(s.letters()...)
-	s.decide()
-	require.Equal(t, dedupe.Applied, s.row("evt_1").Outcome)
-	require.Empty(t, s.letters())
-	require.Equal(t, 1, s.count(`SELECT count(*) FROM actions WHERE event_no IS NULL AND detail->>'event_id' = 'evt_1'`))
+	require.Equal(t, []letters.Standing{letters.Orphaned}, s.Standings())
+	s.Redrive(s.Stored()...)
+	s.Decide()
+	require.Equal(t, dedupe.Applied, s.Row("evt_1").Outcome)
+	require.Empty(t, s.Stored())
+	require.Equal(t, 1, s.Count(`SELECT count(*) FROM actions WHERE event_no IS NULL AND detail->>'event_id' = 'evt_1'`))
 }

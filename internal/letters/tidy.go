@@ -6,6 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/onceledger/onceledger/internal/postgres"
 	"github.com/onceledger/onceledger/pkg/dlq"
 )
 
@@ -41,7 +42,7 @@ func (s Store) tidy(ctx context.Context, page []Lying) (int, error) {
 		if err != nil {
 			return 0, err
 		}
-		if err := s.transact(ctx, func(tx pgx.Tx) error { return supersede(ctx, tx, notes) }); err != nil {
+		if err := postgres.Transact(ctx, s.Pool, func(tx pgx.Tx) error { return supersede(ctx, tx, notes) }); err != nil {
 			return 0, err
 		}
 	}

@@ -46,19 +46,8 @@ type CheckedFault struct {
 // CheckConfig compiles the configuration at path and prints a summary, or
 // returns every fault. It connects to nothing.
 func CheckConfig(s *Session, path string) error {
-	cat, err := catalog.Load(path, s.Env)
-	var faults config.Faults
-	switch {
-	case errors.As(err, &faults) && s.JSON:
-		if err := s.object(faulty(path, faults)); err != nil {
-			return err
-		}
-		return exit.With(exit.Usage, fmt.Errorf("%s: %s", path, count(len(faults), "fault")))
-	case errors.As(err, &faults):
-		return fmt.Errorf("%w\n%s: %s", faults, path, count(len(faults), "fault"))
-	case errors.Is(err, fs.ErrNotExist):
-		return exit.With(exit.Usage, err)
-	case err != nil:
+	cat, err := s.checked(path, s.Env)
+	if err != nil {
 		return err
 	}
 	checked := summary(path, cat)
@@ -75,6 +64,25 @@ func CheckConfig(s *Session, path string) error {
 	fmt.Fprintf(s.Out, "%s: no faults, %s, %s, %s\n", path,
 		count(len(checked.Sources), "source"), count(checked.Assets, "declared asset"), count(checked.Accounts, "account limit"))
 	return nil
+}
+
+// checked compiles the configuration at path, or returns every fault, printed
+// where JSON is wanted.
+func (s *Session) checked(path string, env func(string) (string, bool)) (*catalog.Catalog, error) {
+	cat, err := catalog.Load(path, env)
+	var faults config.Faults
+	switch {
+	case errors.As(err, &faults) && s.JSON:
+		if err := s.object(faulty(path, faults)); err != nil {
+			return nil, err
+		}
+		return nil, exit.With(exit.Usage, fmt.Errorf("%s: %s", path, count(len(faults), "fault")))
+	case errors.As(err, &faults):
+		return nil, fmt.Errorf("%w\n%s: %s", faults, path, count(len(faults), "fault"))
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, exit.With(exit.Usage, err)
+	}
+	return cat, err
 }
 
 func faulty(path string, faults config.Faults) CheckedConfig {

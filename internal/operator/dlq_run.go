@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/schollz/progressbar/v3"
@@ -37,8 +36,8 @@ type run struct {
 	verb, done string
 	single     bool // named letters: what is not done is an error
 	page       []*dlq.Letter
-	size, rate int
-	next       time.Time
+	size       int
+	pacer      pacer
 	bar        *progressbar.ProgressBar
 	count      map[string]int
 	refused    map[string]int // by why
@@ -46,16 +45,13 @@ type run struct {
 }
 
 func newRun(s *Session, verb, done string, total int, m LetterMove) *run {
-	out := io.Discard
-	if s.Terminal && m.All {
-		out = s.errors()
+	bar := progressbar.DefaultSilent(int64(total))
+	if m.All {
+		bar = s.progress(verb, total)
 	}
 	return &run{
-		s: s, verb: verb, done: done, single: !m.All, size: min(letters.Page, m.Rate), rate: m.Rate, began: time.Now(),
+		s: s, verb: verb, done: done, single: !m.All, size: min(letters.Page, m.Rate), pacer: pacer{rate: m.Rate}, bar: bar, began: time.Now(),
 		count: map[string]int{}, refused: map[string]int{},
-		bar: progressbar.NewOptions(total, progressbar.OptionSetWriter(out), progressbar.OptionSetDescription(verb),
-			progressbar.OptionShowCount(), progressbar.OptionShowIts(), progressbar.OptionSetPredictTime(true),
-			progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish()),
 	}
 }
 
@@ -73,7 +69,7 @@ func (r *run) flush(ctx context.Context, do pageMover) error {
 	if len(r.page) == 0 {
 		return nil
 	}
-	if err := r.pace(ctx); err != nil {
+	if err := r.pacer.wait(ctx, len(r.page)); err != nil {
 		return err
 	}
 	results, err := do(r.page)
@@ -84,28 +80,6 @@ func (r *run) flush(ctx context.Context, do pageMover) error {
 		}
 	}
 	return err
-}
-
-// pace waits until the letters before have had their time.
-func (r *run) pace(ctx context.Context) error {
-	now := time.Now()
-	r.next = later(r.next, now)
-	wait := time.NewTimer(r.next.Sub(now))
-	defer wait.Stop()
-	r.next = r.next.Add(time.Duration(len(r.page)) * time.Second / time.Duration(r.rate))
-	select {
-	case <-wait.C:
-		return ctx.Err()
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }
 
 // tell prints and counts one result; an error is one that ends the command.

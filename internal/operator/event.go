@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -54,19 +55,45 @@ type Action struct {
 	Detail any       `json:"detail,omitempty"`
 }
 
-// Transfer is a posted transfer.
-type Transfer struct {
-	Operation string    `json:"operation"`
-	Debit     string    `json:"debit"`
-	Credit    string    `json:"credit"`
-	Asset     string    `json:"asset"`
-	Minor     int64     `json:"amount_minor"`
-	Exponent  int       `json:"exponent"`
-	Posted    time.Time `json:"posted_at"`
+// Movement is what a transfer moves.
+type Movement struct {
+	Operation string `json:"operation"`
+	Debit     string `json:"debit"`
+	Credit    string `json:"credit"`
+	Asset     string `json:"asset"`
+	Minor     int64  `json:"amount_minor"`
+	Exponent  int    `json:"exponent"`
 }
 
-// amount is the transfer's amount in major units with its asset.
-func (t *Transfer) amount() string { return ledger.FormatMinor(t.Minor, t.Exponent) + " " + t.Asset }
+// movement describes t; exponent is that of its asset.
+func movement(t ledger.Transfer, exponent int) Movement {
+	return Movement{t.Operation, t.Debit, t.Credit, t.Asset, t.Amount, exponent}
+}
+
+// amount is what is moved in major units, with its asset.
+func (m *Movement) amount() string { return ledger.FormatMinor(m.Minor, m.Exponent) + " " + m.Asset }
+
+// Transfer is a posted transfer.
+type Transfer struct {
+	Movement
+	Posted time.Time `json:"posted_at"`
+	// N places the transfer in its event. Reverses is the N of one that it takes
+	// back, and Reversed is set on that one: only what has neither counts.
+	N        int16  `json:"n"`
+	Reverses *int16 `json:"reverses,omitempty"`
+	Reversed bool   `json:"reversed,omitempty"`
+}
+
+// remark says that a transfer does not count alone.
+func (t *Transfer) remark() string {
+	switch {
+	case t.Reverses != nil:
+		return "reversal"
+	case t.Reversed:
+		return "reversed"
+	}
+	return ""
+}
 
 // ShowEvent prints everything that is known under one event id.
 func ShowEvent(ctx context.Context, s *Session, source, id string) error {
@@ -131,15 +158,23 @@ func describe(ctx context.Context, pool *pgxpool.Pool, rows []*dedupe.Row) ([]Ev
 	events := make([]Event, len(rows))
 	for i, r := range rows {
 		events[i] = eventOf(r)
-		for _, e := range posted[r.No] {
-			asset, _ := assets.Lookup(e.Asset)
-			events[i].Transfers = append(events[i].Transfers, Transfer{
-				Operation: e.Operation, Debit: e.Debit, Credit: e.Credit,
-				Asset: e.Asset, Minor: e.Amount, Exponent: asset.Exponent, Posted: e.Posted.UTC(),
-			})
-		}
+		events[i].Transfers = transfersOf(posted[r.No], assets)
 	}
 	return events, nil
+}
+
+// transfersOf describes the transfers of one event.
+func transfersOf(entries []*ledger.Entry, assets *ledger.Assets) []Transfer {
+	standing := ledger.Standing(entries)
+	transfers := make([]Transfer, len(entries))
+	for i, e := range entries {
+		asset, _ := assets.Lookup(e.Asset)
+		transfers[i] = Transfer{
+			Movement: movement(e.Transfer, asset.Exponent), Posted: e.Posted.UTC(),
+			N: e.N, Reverses: e.Reverses, Reversed: e.Reverses == nil && !slices.Contains(standing, e),
+		}
+	}
+	return transfers
 }
 
 // addActions reads what was done to events.
@@ -208,7 +243,7 @@ func (e *Event) print(s *Session) error {
 		fmt.Fprintln(s.Out)
 		t = newTable(s.Out, "TRANSFER", "DEBIT", "CREDIT", "AMOUNT")
 		for _, transfer := range e.Transfers {
-			t.row(operation(transfer.Operation), transfer.Debit, transfer.Credit, transfer.amount())
+			t.row(operation(transfer.Operation), transfer.Debit, transfer.Credit, transfer.amount(), transfer.remark())
 		}
 		if err := t.flush(); err != nil {
 			return err

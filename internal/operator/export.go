@@ -69,6 +69,15 @@ func ExportEvents(ctx context.Context, s *Session, since time.Time) error {
 // ParseSince reads a time (RFC 3339, or a date, in UTC), or a duration before
 // now; empty is the beginning.
 func ParseSince(text string, now time.Time) (time.Time, error) {
+	return parseTime("--since", text, now)
+}
+
+// ParseUntil is ParseSince for the end of a span; empty is now and later.
+func ParseUntil(text string, now time.Time) (time.Time, error) {
+	return parseTime("--until", text, now)
+}
+
+func parseTime(flag, text string, now time.Time) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
 	}
@@ -80,5 +89,5 @@ func ParseSince(text string, now time.Time) (time.Time, error) {
 			return at, nil
 		}
 	}
-	return time.Time{}, exit.Usagef("--since %q is neither a time (2024-05-01T10:00:00Z, 2024-05-01) nor a duration (90m, 24h)", text)
+	return time.Time{}, exit.Usagef("%s %q is neither a time (2024-05-01T10:00:00Z, 2024-05-01) nor a duration (90m, 24h)", flag, text)
 }

@@ -107,6 +107,7 @@ var administering = []string{
 	`SET session_replication_role = replica`,
 	`SELECT setval('event_numbers', 0)`,
 	`DROP SEQUENCE event_numbers`,
+	reversal(`'op', 'b', 'a', 'EUR', 5`), // workers post, operators reverse
 	`INSERT INTO ledger_migrations (version_id, is_applied) VALUES (9, true)`,
 	`DELETE FROM dedupe_migrations`,
 }
@@ -141,6 +142,64 @@ func TestTheOwnerCannotRewriteHistory(t *testing.T) {
 				requireState(t, err, "23001")
 			}
 		})
+	}
+}
+
+// reversal inserts transfer 1 of event 1, which takes back its transfer 0.
+func reversal(content string) string {
+	return `INSERT INTO transfers (event_no, n, reverses, operation, debit, credit, asset, amount) VALUES (1, 1, 0, ` + content + `)`
+}
+
+func TestAReversalTakesBackAWholeTransferOnce(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Open(t, book(t), postgres.Owner)
+	for _, content := range []string{
+		`'op', 'b', 'a', 'EUR', 4`, `'op', 'a', 'b', 'EUR', 5`, `'op', 'b', 'a', 'USD', 5`, `'other', 'b', 'a', 'EUR', 5`, `'op', 'b', 'c', 'EUR', 5`,
+	} {
+		_, err := pool.Exec(t.Context(), reversal(content))
+		requireState(t, err, "23001")
+	}
+	for _, statement := range []string{
+		`INSERT INTO transfers (event_no, n, reverses, operation, debit, credit, asset, amount) VALUES (2, 1, 0, 'op', 'b', 'a', 'EUR', 5)`, // not its event's
+		`INSERT INTO transfers (event_no, n, reverses, operation, debit, credit, asset, amount) VALUES (1, 1, 1, 'op', 'b', 'a', 'EUR', 5)`,
+	} {
+		_, err := pool.Exec(t.Context(), statement)
+		requireState(t, err, "23001")
+	}
+	_, err := pool.Exec(t.Context(), reversal(`'op', 'b', 'a', 'EUR', 5`))
+	require.NoError(t, err)
+	_, err = pool.Exec(t.Context(), `INSERT INTO transfers (event_no, n, reverses, operation, debit, credit, asset, amount) VALUES (1, 2, 0, 'op', 'b', 'a', 'EUR', 5)`)
+	requireState(t, err, "23505") // unique_violation
+	_, err = pool.Exec(t.Context(), `INSERT INTO transfers (event_no, n, reverses, operation, debit, credit, asset, amount) VALUES (1, 2, 1, 'op', 'a', 'b', 'EUR', 5)`)
+	requireState(t, err, "23001") // a reversal is not reversed
+}
+
+func TestOnlyTheReversingTransactionChangesAnOperation(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Open(t, book(t), postgres.Owner)
+	change := []string{`UPDATE operations SET amount = 7, event_no = 2 WHERE key = 'op'`, `DELETE FROM operations WHERE key = 'op'`}
+	for _, statement := range change {
+		tx, err := pool.Begin(t.Context())
+		require.NoError(t, err)
+		_, err = tx.Exec(t.Context(), reversal(`'op', 'b', 'a', 'EUR', 5`))
+		require.NoError(t, err)
+		_, err = tx.Exec(t.Context(), statement)
+		require.NoError(t, err)
+		require.NoError(t, tx.Rollback(t.Context()))
+	}
+	tx, err := pool.Begin(t.Context())
+	require.NoError(t, err)
+	defer func() { _ = tx.Rollback(t.Context()) }()
+	_, err = tx.Exec(t.Context(), reversal(`'op', 'b', 'a', 'EUR', 5`))
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context(), `UPDATE operations SET key = 'renamed'`)
+	requireState(t, err, "23001")
+
+	_, err = pool.Exec(t.Context(), reversal(`'op', 'b', 'a', 'EUR', 5`))
+	require.NoError(t, err)
+	for _, statement := range change {
+		_, err = pool.Exec(t.Context(), statement)
+		requireState(t, err, "23001")
 	}
 }
 

@@ -17,8 +17,10 @@ const (
 	keepEvery = time.Second
 	// keepTimeout bounds one look, and the making of the stream anew.
 	keepTimeout = 5 * time.Second
-	// keepSettle is how long the stream must do well before it counts as back.
-	keepSettle = 3 * time.Second
+	// keepSettle is how long the stream must do well before it counts as back. A
+	// broker whose disk is full shows its stream and stores nothing: between two
+	// publishes that it does not answer there must not be two lines.
+	keepSettle = 15 * time.Second
 )
 
 // keeper looks after the stream while the receiver runs. One that was removed,

@@ -1,6 +1,8 @@
 package rules
 
 import (
+	"cmp"
+
 	"github.com/onceledger/onceledger/pkg/dlq"
 	"github.com/onceledger/onceledger/pkg/ledger"
 )
@@ -69,12 +71,14 @@ func (s *Set) transfers(f *facts, outcomes []byte) ([]ledger.Transfer, *refusal)
 	return posted, nil
 }
 
-// fold adds next unless its operation is there with equal content.
+// fold adds next unless its operation is there with equal content, which then
+// has a parent if either of them has.
 func fold(posted []ledger.Transfer, next ledger.Transfer) ([]ledger.Transfer, *refusal) {
-	for _, t := range posted {
+	for i, t := range posted {
 		switch {
 		case t.Operation != next.Operation:
-		case t == next:
+		case t.Same(next):
+			posted[i].Parent = cmp.Or(t.Parent, next.Parent)
 			return posted, nil
 		default:
 			return nil, refuse(dlq.OperationConflict, "two transfers of one event have the operation %q but not the same content", next.Operation)

@@ -47,6 +47,11 @@ type wanted struct {
 	literal func(string) *refusal
 }
 
+// operationWanted is what the operation and the parent of a transfer must be.
+var operationWanted = wanted{
+	result: operationType, hint: `use op(...), for example op("charge", body.id)`, exact: true, missing: dlq.NoOperation,
+}
+
 func (c *compiler) rule(r config.Rule, i int) rule {
 	path := fmt.Sprintf("rules[%d]", i)
 	compiled := rule{when: c.expression(r.When, r.Pos, path+".when", wanted{
@@ -72,9 +77,13 @@ func (c *compiler) transfer(t config.Transfer, path string) transfer {
 			result: cel.StringType, hint: `write text, for example "EUR" or body.currency`, missing: dlq.CurrencyUnknown,
 			literal: func(code string) *refusal { _, refused := c.money.lookup(code); return refused },
 		}),
-		operation: c.expression(t.Operation, t.Pos, path+".operation", wanted{
-			result: operationType, hint: `use op(...), for example op("charge", body.id)`, exact: true, missing: dlq.NoOperation,
-		}),
+		operation: c.expression(t.Operation, t.Pos, path+".operation", operationWanted),
+	}
+	if t.Parent.Value != "" || t.Parent.Pos != (config.Pos{}) {
+		compiled.parent = c.expression(t.Parent, t.Pos, path+".parent", operationWanted)
+		if strings.TrimSpace(t.Parent.Value) == strings.TrimSpace(t.Operation.Value) {
+			c.fault(t.Parent.Pos, path+".parent", "is the operation itself; name what must be posted before it")
+		}
 	}
 	if debit, ok := compiled.debit.constant(); ok {
 		if credit, ok := compiled.credit.constant(); ok && debit == credit {

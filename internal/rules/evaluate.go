@@ -165,13 +165,26 @@ func (s *Set) post(t *transfer, f *facts) (*ledger.Transfer, *refusal) {
 	if posted.Debit == posted.Credit {
 		return nil, t.credit.refuse(refuse(dlq.RuleError, "is the debit account, too: %q", posted.Debit))
 	}
-	if v, refused = t.operation.eval(f); refused != nil {
+	if posted.Operation, refused = s.operation(t.operation, f); refused != nil {
 		return nil, refused
 	}
-	if posted.Operation, refused = s.operationKey(v, f); refused != nil {
-		return nil, t.operation.refuse(refused)
+	if t.parent != nil {
+		posted.Parent, refused = s.operation(t.parent, f)
 	}
-	return posted, nil
+	return posted, refused
+}
+
+// operation evaluates the key of an operation.
+func (s *Set) operation(x *expression, f *facts) (string, *refusal) {
+	v, refused := x.eval(f)
+	if refused != nil {
+		return "", refused
+	}
+	key, refused := s.operationKey(v, f)
+	if refused != nil {
+		return "", x.refuse(refused)
+	}
+	return key, nil
 }
 
 // operationKey is the money key: scope, account and mode, then the parts of

@@ -1,6 +1,7 @@
 package rules_test
 
 import (
+	"math"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -152,7 +153,13 @@ func TestOnlyReadPathsAreDecoded(t *testing.T) {
 	set := compile(t, stripeSource(chargeRule()), rules.Preset{})
 	ev := stripeEvent(stripeBody(`"amount":1,"currency":"EUR"`))
 	with := stripeEvent(stripeBody(`"amount":1,"currency":"EUR","more":[` + "1" + `,2,3,{"deep":{"deeper":[1,2,3,"x","y","z"]}}],"text":"long enough to be seen"`))
-	few := testing.AllocsPerRun(100, func() { set.Decide(ev) })
-	more := testing.AllocsPerRun(100, func() { set.Decide(with) })
-	require.InDelta(t, few, more, 0.5)
+	// The least of some: what the runtime allocates meanwhile counts, too.
+	least := func(e *envelope.Event) float64 {
+		n := math.Inf(1)
+		for range 10 {
+			n = min(n, testing.AllocsPerRun(100, func() { set.Decide(e) }))
+		}
+		return n
+	}
+	require.InDelta(t, least(ev), least(with), 0.5)
 }

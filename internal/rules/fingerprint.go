@@ -80,7 +80,11 @@ func (s *Set) hash() int64 {
 	for _, r := range s.source.Rules {
 		h = appendList(h, []string{r.When.Value})
 		for _, t := range r.Transfers {
-			h = appendList(h, []string{t.Debit.Value, t.Credit.Value, t.Amount.Value, t.Asset.Value, t.Operation.Value})
+			texts := []string{t.Debit.Value, t.Credit.Value, t.Amount.Value, t.Asset.Value, t.Operation.Value}
+			if t.Parent.Value != "" { // rules without parents keep their version
+				texts = append(texts, t.Parent.Value)
+			}
+			h = appendList(h, texts)
 		}
 	}
 	sum := sha256.Sum256(h)

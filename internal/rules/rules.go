@@ -77,6 +77,8 @@ type rule struct {
 
 type transfer struct {
 	debit, credit, amount, asset, operation *expression
+	// parent is nil where the transfer is about no other.
+	parent *expression
 }
 
 // Compile checks and compiles every expression of src. It returns all faults at

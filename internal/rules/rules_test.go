@@ -208,6 +208,37 @@ func TestDecideFoldsEqualOperationsAndParksConflicts(t *testing.T) {
 	require.Empty(t, d.Transfers)
 }
 
+func TestDecideNamesParents(t *testing.T) {
+	t.Parallel()
+	r := chargeRule()
+	r.Transfers[0].Operation = text(`op("refund", body.data.object.id)`)
+	r.Transfers[0].Parent = text(`op("charge", body.data.object.charge)`)
+	set := compile(t, stripeSource(r), stripe)
+	decide := func(members string) rules.Decision {
+		return set.Decide(stripeEvent(stripeBody(`"amount":10,"currency":"eur"` + members)))
+	}
+	d := decide(`,"charge":"ch_9"`)
+	require.NoError(t, d.Err)
+	require.Equal(t, "6:stripe,0:,4:live,6:charge,4:ch_9,", d.Transfers[0].Parent)
+	require.NotEqual(t, d.Fingerprint, decide(`,"charge":"ch_8"`).Fingerprint, "it is part of the meaning")
+	for _, members := range []string{``, `,"charge":null`, `,"charge":""`} {
+		d := decide(members)
+		require.Equal(t, dlq.NoOperation, d.Parked, members)
+		require.ErrorContains(t, d.Err, "sources.stripe.rules[0].transfers[0].parent (7:11)")
+	}
+
+	// Two rules of one event may name one operation, of which one knows no parent.
+	without := r
+	without.Transfers = []config.Transfer{r.Transfers[0]}
+	without.Transfers[0].Parent = config.Text{}
+	for _, both := range [][]config.Rule{{r, without}, {without, r}} {
+		d := compile(t, stripeSource(both...), stripe).Decide(stripeEvent(stripeBody(`"amount":10,"currency":"eur","charge":"ch_9"`)))
+		require.NoError(t, d.Err)
+		require.Len(t, d.Transfers, 1)
+		require.NotEmpty(t, d.Transfers[0].Parent)
+	}
+}
+
 func TestDecideIsBoundedAndNeverPanics(t *testing.T) {
 	t.Parallel()
 	r := chargeRule()
@@ -256,6 +287,7 @@ func TestVersionFollowsWhatDecides(t *testing.T) {
 		seen[version] = name
 	}
 	differs("amount", func(s *config.Source, _ *rules.Preset) { s.Rules[0].Transfers[0].Amount.Value += " + 1" })
+	differs("parent", func(s *config.Source, _ *rules.Preset) { s.Rules[0].Transfers[0].Parent = text(`op("order", "1")`) })
 	differs("when", func(s *config.Source, _ *rules.Preset) { s.Rules[0].When.Value = "true" })
 	differs("no rules", func(s *config.Source, _ *rules.Preset) { s.Rules = nil })
 	differs("name", func(s *config.Source, _ *rules.Preset) { s.Name.Value = "other" })

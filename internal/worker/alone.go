@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/onceledger/onceledger/internal/stream"
 	"github.com/onceledger/onceledger/internal/telemetry"
 	"github.com/onceledger/onceledger/pkg/dedupe"
 	"github.com/onceledger/onceledger/pkg/dlq"
@@ -240,6 +240,15 @@ func (l *loop) apply(ctx context.Context, tx pgx.Tx, write *pgx.Batch, it *item)
 // conflict parks a delivery whose content differs from the one that stands. It
 // has a row of its own, so that every parked message has a state.
 func (l *loop) conflict(ctx context.Context, tx pgx.Tx, it *item, standing *dedupe.Row) (settle func(), err error) {
+	corrected, err := dedupe.Corrected(ctx, tx, []dedupe.Key{it.key})
+	if err != nil {
+		return nil, err
+	}
+	for _, row := range corrected[it.key] { // a conflict that an operator let stand
+		if it.content.Compare(row.Content) == dedupe.Same {
+			return func() { it.duplicateOf(row) }, l.resolve(ctx, tx, it)
+		}
+	}
 	key := dedupe.Conflict(it.key, it.content.BodyHash)
 	row, err := l.own(ctx, tx, it, key)
 	if err != nil {
@@ -320,12 +329,12 @@ func (l *loop) reread(ctx context.Context, row *dedupe.Row) (dedupe.Content, err
 	if !row.StreamCreated.Equal(l.w.incarnation()) {
 		return row.Content, nil
 	}
-	stored, err := l.w.events.Load().GetMsg(ctx, row.Seq)
-	if errors.Is(err, jetstream.ErrMsgNotFound) {
+	stored, err := envelope.ReadOne(ctx, l.w.js, stream.Events, row.Seq)
+	if errors.Is(err, envelope.ErrNotStored) {
 		return row.Content, nil
 	}
 	if err != nil {
-		return dedupe.Content{}, fmt.Errorf("read message %d again: %w", row.Seq, err)
+		return dedupe.Content{}, err
 	}
 	event, err := envelope.Decode(stored.Header, stored.Data)
 	if err != nil {

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -13,10 +14,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/onceledger/onceledger/internal/catalog"
+	"github.com/onceledger/onceledger/pkg/envelope"
 )
 
 // childWorkerEnv makes this test binary a worker; childWorkerDies says where it
-// dies, if at all.
+// dies, if at all, or that it is slow.
 const (
 	childWorkerEnv  = "ONCELEDGER_TEST_CHILD_WORKER"
 	childWorkerDies = "ONCELEDGER_TEST_CHILD_WORKER_DIES"
@@ -35,6 +37,9 @@ func runChildWorker() int {
 		w.between = die
 	case "answering":
 		w.answering = die
+	case "slow":
+		w.tuning = Tuning{Batch: 20, Linger: 10 * time.Millisecond}
+		w.thinking = func(*envelope.Event) { <-time.After(200 * time.Millisecond) }
 	}
 	if err := w.run(context.Background()); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -47,8 +52,8 @@ func runChildWorker() int {
 func (s *system) child(dies string) *exec.Cmd {
 	s.t.Helper()
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), childWorkerEnv+"="+s.cat.Config.File, childWorkerDies+"="+dies, "DATABASE_URL="+s.url,
-		"NATS_URL="+stack.NATSURL, "NATS_MONITOR_URL="+stack.NATSMonitorURL, "REDIS_URL="+stack.RedisURL, "WORKER_ADMIN=127.0.0.1:0")
+	cmd.Env = append(os.Environ(), childWorkerEnv+"="+s.cat.Config.File, childWorkerDies+"="+dies, "DATABASE_URL="+cmp.Or(s.env["DATABASE_URL"], s.url),
+		"NATS_URL="+cmp.Or(s.env["NATS_URL"], stack.NATSURL), "NATS_MONITOR_URL="+stack.NATSMonitorURL, "REDIS_URL="+stack.RedisURL, "WORKER_ADMIN=127.0.0.1:0")
 	cmd.Stderr = s.out
 	require.NoError(s.t, cmd.Start())
 	s.t.Cleanup(func() {

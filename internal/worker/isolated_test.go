@@ -52,39 +52,44 @@ func twenty(s *system, other string) {
 	}
 }
 
+// killedWorker runs a worker as a process until it dies (1) or done holds (0).
+func (s *system) killedWorker(done func() bool) (deaths int) {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, os.Args[0])
+	cmd.Env = append(os.Environ(), killedWorkerEnv+"="+s.cat.Config.File, "DATABASE_URL="+s.url, "NATS_URL="+stack.NATSURL,
+		"NATS_MONITOR_URL="+stack.NATSMonitorURL, "REDIS_URL="+stack.RedisURL, "WORKER_ADMIN=127.0.0.1:0")
+	require.NoError(s.t, cmd.Start())
+	ended := make(chan struct{})
+	go func() { _ = cmd.Wait(); close(ended) }()
+	died := false
+	s.eventually(func() bool {
+		select {
+		case <-ended:
+			died = true
+			return true
+		default:
+			return done()
+		}
+	}, "the worker dies, or is done")
+	if died {
+		require.Equal(s.t, 137, cmd.ProcessState.ExitCode())
+		return 1
+	}
+	s.settled()
+	require.NoError(s.t, cmd.Process.Kill())
+	<-ended
+	return 0
+}
+
 func TestEventThatKillsWorkers(t *testing.T) {
 	s := newSystem(t, shop+"\nworker: {ack_wait: 1s}")
 	twenty(s, "evt_killer")
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
 	deaths := 0
-	for s.row("evt_killer") == nil || s.row("evt_killer").State != dedupe.Failed {
-		cmd := exec.CommandContext(ctx, os.Args[0])
-		cmd.Env = append(os.Environ(), killedWorkerEnv+"="+s.cat.Config.File, "DATABASE_URL="+s.url, "NATS_URL="+stack.NATSURL,
-			"NATS_MONITOR_URL="+stack.NATSMonitorURL, "REDIS_URL="+stack.RedisURL, "WORKER_ADMIN=127.0.0.1:0")
-		require.NoError(t, cmd.Start())
-		ended := make(chan struct{})
-		go func() { _ = cmd.Wait(); close(ended) }()
-		// It dies, or it parks the event.
-		s.eventually(func() bool {
-			select {
-			case <-ended:
-				return true
-			default:
-				row := s.row("evt_killer")
-				return row != nil && row.State == dedupe.Failed
-			}
-		}, "the worker dies or parks the event")
-		select {
-		case <-ended:
-			require.Equal(t, 137, cmd.ProcessState.ExitCode())
-			deaths++
-		default:
-			s.settled()
-			require.NoError(t, cmd.Process.Kill())
-			<-ended
-		}
-		require.NoError(t, ctx.Err())
+	parked := func() bool { row := s.row("evt_killer"); return row != nil && row.State == dedupe.Failed }
+	for !parked() {
+		deaths += s.killedWorker(parked)
 	}
 	row := s.row("evt_killer")
 	require.Equal(t, string(dlq.CrashBudget), row.Reason)

@@ -144,7 +144,7 @@ func (w *worker) decode(d delivery) (*item, error) {
 
 // intend writes into the row what it will say if nothing objects.
 func (it *item) intend() {
-	it.posting = nil
+	it.posting, it.row.Attempts = nil, it.failed // a try that was rolled back may have refused it
 	switch d := it.decision; {
 	case d.Parked != "":
 		it.row.State, it.row.Outcome = dedupe.Failed, ""

@@ -78,7 +78,7 @@ func (l *loop) process(ctx context.Context, msgs []delivery) {
 		}
 		items = append(items, it)
 	}
-	slices.SortFunc(items, func(a, b *item) int { return cmp.Compare(a.seq, b.seq) })
+	slices.SortFunc(items, bySequence)
 	endAlive := l.keepAlive(ctx, items)
 	leaders, rest := fold(items)
 	switch err := l.decide(ctx, leaders, rest); {
@@ -114,11 +114,16 @@ func (l *loop) decide(ctx context.Context, leaders, rest []*item) error {
 	if err != nil {
 		return err
 	}
-	fresh, again := partition(claimed, func(it *item) bool { return it.delivered <= 1 })
+	redriven, others, err := l.markRedriven(ctx, claimed)
+	if err != nil {
+		return err
+	}
+	fresh, again := partition(others, func(it *item) bool { return it.delivered <= 1 })
 	marked, err := l.mark(ctx, again)
 	if err != nil {
 		return err
 	}
+	marked = slices.SortedFunc(slices.Values(append(marked, redriven...)), bySequence)
 	for _, batch := range [][]*item{fresh, marked} {
 		l.understand(ctx, batch)
 		plain, odd := partition(batch, func(it *item) bool { return it.fault == nil && !passes(it.decision.Parked) })
@@ -143,6 +148,8 @@ func (l *loop) decide(ctx context.Context, leaders, rest []*item) error {
 	}
 	return nil
 }
+
+func bySequence(a, b *item) int { return cmp.Compare(a.seq, b.seq) }
 
 // partition splits items by a test, in their order.
 func partition(items []*item, test func(*item) bool) (pass, fail []*item) {
@@ -179,6 +186,7 @@ func (l *loop) claim(ctx context.Context, items []*item) ([]*item, error) {
 		}
 	}
 	lies, err := l.verify(ctx, done)
+	l.w.lied(len(lies))
 	return append(fresh, lies...), err
 }
 

@@ -46,6 +46,65 @@ func (l *loop) mark(ctx context.Context, items []*item) (marked []*item, err err
 	return marked, l.lookUp(ctx, found, keys)
 }
 
+// markRedriven begins an attempt, in one statement for all, of events that were
+// sent again and have not failed since. Thousands may be at once, and each would
+// cost the transactions of an attempt of its own. Their rows record the attempt,
+// so that a death of this worker counts, and makes each of them go alone. It
+// returns those that it marked, and the others, in their order.
+func (l *loop) markRedriven(ctx context.Context, items []*item) (marked, others []*item, err error) {
+	redriven, _ := partition(items, func(it *item) bool { return it.event.Redrive > 0 })
+	if len(redriven) == 0 {
+		return nil, items, nil
+	}
+	keys := make([]dedupe.Key, len(redriven))
+	for i, it := range redriven {
+		keys[i] = it.key
+	}
+	known, err := dedupe.Read(ctx, l.w.pool, keys)
+	if err != nil {
+		return nil, nil, err
+	}
+	var rows []*dedupe.Row
+	waiting, _ := partition(redriven, func(it *item) bool { return it.waitsFor(known[it.key]) })
+	for _, it := range waiting {
+		row := known[it.key]
+		it.row.No, it.row.Attempt, it.row.Redrives = row.No, row.Attempt+1, row.Redrives
+		it.perhaps = dedupe.Attempt{No: it.row.No, Number: it.row.Attempt}
+		rows = append(rows, it.row)
+	}
+	if len(rows) == 0 {
+		return nil, items, nil
+	}
+	var begun *dedupe.Reservation
+	err = l.retry(ctx, func(ctx context.Context) error {
+		var b pgx.Batch
+		begun = dedupe.Begin(&b, rows)
+		return l.w.pool.SendBatch(ctx, &b).Close()
+	})
+	for _, it := range waiting {
+		if err == nil || verdictOf(err) != unavailable {
+			it.perhaps = dedupe.Attempt{} // the outcome is known
+		}
+		if err == nil && begun.New(it.row.No) {
+			it.began()
+			continue
+		}
+		it.row.Attempt, it.row.Redrives = 0, 0
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("mark redriven events: %w", err)
+	}
+	marked, others = partition(items, func(it *item) bool { return it.marked })
+	return marked, others, nil
+}
+
+// waitsFor reports whether the event of row was sent again, has not failed since,
+// and waits for just this content.
+func (it *item) waitsFor(row *dedupe.Row) bool {
+	return row != nil && row.State == dedupe.Pending && row.Redrives > 0 && row.Attempts == 0 && row.Crashes == 0 &&
+		row.RetryIn == 0 && row.BodyHash == it.content.BodyHash
+}
+
 // lookUp judges items that have rows.
 func (l *loop) lookUp(ctx context.Context, items []*item, keys []dedupe.Key) error {
 	if len(items) == 0 {

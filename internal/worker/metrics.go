@@ -45,14 +45,14 @@ func newMetrics(reg *prometheus.Registry) *metrics {
 		conflicts:   counters("id_conflicts_total", "Deliveries whose content differs from the one that stands under their event id.", "source"),
 		overdrawn:   counter("accounts_overdrawn_total", "Accounts that a fact took past a limit which is only recorded."),
 		claims:      counters("claims_total", "Keys by what Redis said of them: claimed, held, done, unknown.", "claim"),
-		redis:       counters("redis_events_total", "Keys for which Redis did not answer (error), was left alone (skipped), or held a claim without expiry (repaired).", "event"),
+		redis:       counters("redis_events_total", "Keys for which Redis did not answer (error), was left alone (skipped), held a claim without expiry (repaired), or called finished what is not (lie).", "event"),
 		batch:       histogram("batch_size", "Deliveries gathered for one batch.", prometheus.ExponentialBuckets(1, 2, 10)),
 		seconds:     histogram("batch_seconds", "Seconds from gathered to answered, a batch.", prometheus.ExponentialBuckets(0.001, 2, 14)),
 		lag:         histogram("lag_seconds", "Seconds from stored in the stream to decided, of the oldest delivery of a batch.", prometheus.ExponentialBuckets(0.001, 3, 14)),
 		again:       counter("transactions_again_total", "Transactions tried again after a lost race or a lock timeout."),
 		bisected:    counter("batches_bisected_total", "Batches halved to find the event that is to blame."),
 		answersLost: counter("answers_lost_total", "Answers that the broker did not get; they cost a redelivery."),
-		away:        prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: telemetry.Namespace, Subsystem: subsystem, Name: "service_unavailable", Help: "1 while a service is away: postgres, postgres_slow (statements time out), redis, events (no stream, consumer or leader), dlq (letters cannot be stored)."}, []string{"service"}),
+		away:        prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: telemetry.Namespace, Subsystem: subsystem, Name: "service_unavailable", Help: "1 while a service is away: postgres, postgres_slow (statements time out), redis, redis_lying, events (no stream, consumer or leader), dlq (letters cannot be stored)."}, []string{"service"}),
 	}
 	reg.MustRegister(m.away)
 	return m

@@ -162,7 +162,7 @@ func (w *worker) openEvents(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("open stream %s: %w", stream.Events, err)
 	}
-	w.events.Store(&events{opened, created(opened)})
+	w.events.Store(&events{created(opened)})
 	return nil
 }
 
@@ -178,7 +178,7 @@ func (w *worker) close() {
 		w.conn.Close()
 	}
 	_ = w.claims.Close() // nothing is left to tell it
-	for _, o := range []*telemetry.Outage{w.slow, w.fetching, w.claiming, w.letters.Outage} {
+	for _, o := range []*telemetry.Outage{w.slow, w.fetching, w.claiming, w.lying, w.letters.Outage} {
 		o.Close()
 	}
 	if w.pool != nil {

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/onceledger/onceledger/internal/stream"
@@ -12,6 +13,8 @@ const (
 	// slowSettle is longer than a batch waits before it is given back and comes
 	// again, so that a lock that somebody holds for minutes is one outage.
 	slowSettle = 15 * time.Second
+	// lyingSettle is how long Redis must tell no lie before it counts as honest.
+	lyingSettle = 15 * time.Second
 	// redisSettle is how long Redis must answer before it counts as back.
 	redisSettle = 5 * time.Second
 )
@@ -29,10 +32,22 @@ func (w *worker) outages() {
 	w.slow.Settle = slowSettle
 	w.claiming = outage("redis", "redis is unavailable, duplicates are found in postgres alone", "redis is back")
 	w.claiming.Settle = redisSettle
+	w.lying = outage("redis_lying", "redis calls events finished that are not, postgres decides and the marks are deleted", "redis no longer calls events finished that are not")
+	w.lying.Settle = lyingSettle
 	w.fetching = outage("events", "fetching from "+stream.Events+" is unavailable, deliveries wait there", "fetching from "+stream.Events+" is back")
 	letters := outage("dlq", "storing in "+stream.DLQ+" is unavailable, parked events wait for their letters and the others go on", "storing in "+stream.DLQ+" is back")
 	letters.Settle = letterDelay
 	w.letters = newLetterbox(letters)
+}
+
+// lied notes how many events of a batch Redis called finished that were not.
+func (w *worker) lied(n int) {
+	if n == 0 {
+		w.lying.Up()
+		return
+	}
+	w.metrics.redis.WithLabelValues("lie").Add(float64(n))
+	w.lying.Down(fmt.Errorf("%d events of a batch", n))
 }
 
 // holdDebts keeps what is owed from other workers, and pays it as soon as it can.

@@ -125,5 +125,24 @@ func (p *proxy) loseAnswers(n int, text string) (left func() int) {
 	}
 }
 
+// at calls f instead of passing on the n-th answer from now, and cuts its
+// connection.
+func (p *proxy) at(n int, f func()) (reached func() bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.lose = func([]byte) bool {
+		if n--; n != 0 {
+			return false
+		}
+		f()
+		return true
+	}
+	return func() bool {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return n <= 0
+	}
+}
+
 // committed is Postgres's answer to COMMIT.
 const committed = "C\x00\x00\x00\x0bCOMMIT\x00"

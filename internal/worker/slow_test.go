@@ -37,13 +37,8 @@ func TestDeliveriesThatExpireInTheBuffer(t *testing.T) {
 	s := newSystem(t, shop+"\nworker: {ack_wait: 1s}")
 	const n = 200
 	s.payments(0, n)
-	var thoughts atomic.Int64
-	for range 2 {
-		s.start(func(w *worker) {
-			w.tuning = Tuning{Batch: 20, Linger: 10 * time.Millisecond}
-			w.thinking = func(*envelope.Event) { thoughts.Add(1); s.pass(200 * time.Millisecond) }
-		})
-	}
+	s.child("slow")
+	s.child("slow")
 	require.Eventually(t, func() bool { return s.transfers() == n }, 2*time.Minute, 50*time.Millisecond)
 	s.settled()
 	require.Equal(t, n, s.transfers(), "not one more")
@@ -51,5 +46,7 @@ func TestDeliveriesThatExpireInTheBuffer(t *testing.T) {
 	s.free()
 	consumer, err := s.js.Consumer(t.Context(), stream.Events, stream.Consumer)
 	require.NoError(t, err)
-	t.Logf("%d deliveries, %d thoughts", consumer.CachedInfo().Delivered.Consumer, thoughts.Load())
+	delivered := consumer.CachedInfo().Delivered.Consumer
+	t.Logf("%d deliveries", delivered)
+	require.Greater(t, delivered, uint64(n), "some came to both")
 }

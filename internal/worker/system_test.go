@@ -180,20 +180,23 @@ func (s *system) publish(events ...*envelope.Event) uint64 {
 // settled waits until no delivery is outstanding or waiting.
 func (s *system) settled() {
 	s.t.Helper()
-	s.eventually(func() bool {
-		consumer, err := s.js.Consumer(s.t.Context(), stream.Events, stream.Consumer)
-		if err != nil {
-			return false
-		}
-		info, err := consumer.Info(s.t.Context())
-		if err != nil {
-			return false
-		}
-		events, err := s.js.Stream(s.t.Context(), stream.Events)
-		require.NoError(s.t, err)
-		// A consumer that was just made says that nothing is pending.
-		return info.Delivered.Stream == events.CachedInfo().State.LastSeq && info.NumPending == 0 && info.NumAckPending == 0
-	}, "the consumer settles")
+	s.eventually(s.idle, "the consumer settles")
+}
+
+// idle reports whether everything that is stored now was delivered and answered.
+func (s *system) idle() bool {
+	consumer, err := s.js.Consumer(s.t.Context(), stream.Events, stream.Consumer)
+	if err != nil {
+		return false
+	}
+	info, err := consumer.Info(s.t.Context())
+	if err != nil {
+		return false
+	}
+	events, err := s.js.Stream(s.t.Context(), stream.Events)
+	require.NoError(s.t, err)
+	// A consumer that was just made says that nothing is pending.
+	return info.Delivered.Stream == events.CachedInfo().State.LastSeq && info.NumPending == 0 && info.NumAckPending == 0
 }
 
 // logged counts the lines that say text.

@@ -79,6 +79,8 @@ func refusal(err error) dlq.Reason {
 		return dlq.OperationConflict
 	case errors.Is(err, ledger.ErrInsufficientFunds):
 		return dlq.InsufficientFunds
+	case errors.Is(err, ledger.ErrMissingParent):
+		return dlq.MissingParent
 	case errors.Is(err, ledger.ErrAmountOverflow):
 		return dlq.AmountOverflow
 	}

@@ -93,6 +93,7 @@ type worker struct {
 	slow       *telemetry.Outage // Postgres answers, but statements time out
 	fetching   *telemetry.Outage
 	claiming   *telemetry.Outage
+	lying      *telemetry.Outage // Redis answers, but not the truth
 	letters    *letterbox
 	alerts     *alert.Sender // nil: nobody is told
 	streak     streak
@@ -205,7 +206,6 @@ func (w *worker) tellRedis() error {
 // events is the stream that sequences belong to. It may be created again while
 // the worker runs.
 type events struct {
-	jetstream.Stream
 	created time.Time // in the database's resolution
 }
 
@@ -214,11 +214,8 @@ func (w *worker) incarnation() time.Time { return w.events.Load().created }
 
 // decide lets the event's source say what it is.
 func (w *worker) decide(e *envelope.Event) rules.Decision {
-	source, ok := w.cat.Sources[e.Source]
-	if !ok {
-		return unreadable(dlq.SourceUnknown, e.Data, fmt.Errorf("source %q is not in this worker's configuration", e.Source))
-	}
-	return source.Rules.Decide(e)
+	d, _ := w.cat.Decide(e)
+	return d
 }
 
 // unreadable is the decision about an event that no rules can read: it means
@@ -242,10 +239,4 @@ func (w *worker) budget(source string) config.Retry {
 }
 
 // limit tells the ledger which accounts are bounded.
-func (w *worker) limit(account string) (ledger.Limit, bool) {
-	rule, ok := w.cat.AccountRule(account)
-	if !ok || rule.Limit == "" {
-		return ledger.Limit{}, false
-	}
-	return ledger.Limit{Rule: ledger.LimitRule(rule.Limit), Enforce: rule.Policy == "enforce"}, true
-}
+func (w *worker) limit(account string) (ledger.Limit, bool) { return w.cat.Limit(account) }

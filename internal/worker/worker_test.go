@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/redis/go-redis/v9"
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
@@ -275,7 +276,8 @@ func TestLyingRedis(t *testing.T) {
 		require.NoError(t, r.Set(t.Context(), claimPrefix+"shop:evt_A5", "somebody", 0).Err()) // case 5: no TTL, no row
 		require.NoError(t, r.Set(t.Context(), claimPrefix+"shop:evt_held", "somebody", time.Minute).Err())
 	})
-	s.start()
+	var w *worker
+	s.start(func(started *worker) { w = started; w.lying.Settle = 100 * time.Millisecond })
 	s.publish(payment("evt_done", "p1", "bank", "wallet:1", 700))
 	s.publish(payment("evt_A5", "p2", "bank", "wallet:1", 70))
 	s.publish(payment("evt_held", "p3", "bank", "wallet:1", 7))
@@ -283,6 +285,14 @@ func TestLyingRedis(t *testing.T) {
 	s.decided("evt_A5", dedupe.Completed)
 	s.decided("evt_held", dedupe.Completed)
 	require.EqualValues(t, 777, s.balance("wallet:1"))
+	s.settled()
+	s.free()
+	require.InDelta(t, 1, testutil.ToFloat64(w.metrics.redis.WithLabelValues("lie")), 0)
+	require.InDelta(t, 1, testutil.ToFloat64(w.metrics.redis.WithLabelValues("repaired")), 0)
+	s.publish(payment("evt_after", "p4", "bank", "wallet:1", 1))
+	s.eventually(func() bool { return s.logged("redis no longer calls events finished") == 1 }, "its end shows")
+	require.Equal(t, 1, s.logged("redis calls events finished that are not"))
+	require.False(t, away(w, "redis_lying"))
 }
 
 func TestAtomicBatchMembersAreParked(t *testing.T) {
@@ -394,6 +404,28 @@ func TestRulesChangedBetween(t *testing.T) {
 	s.settled()
 	require.Len(t, s.letters(), 1)
 	require.Equal(t, dlq.IDConflict, s.letters()[0].Reason)
+}
+
+// The message that is read again may have been published by anybody, with
+// headers that look like the broker's.
+func TestRulesChangedUnderALiar(t *testing.T) {
+	s := newSystem(t, shop)
+	stop := s.start()
+	msg, err := payment("evt_1", "p1", "bank", "wallet:1", 5).Msg()
+	require.NoError(t, err)
+	msg.Header["Nats-Sequence"], msg.Header["Nats-Time-Stamp"] = []string{"many"}, []string{"yesterday"}
+	_, err = s.js.PublishMsg(t.Context(), msg)
+	require.NoError(t, err)
+	s.decided("evt_1", dedupe.Completed)
+	s.settled()
+	stop()
+
+	s.cat = s.load(strings.Replace(shop, `event.type == "paid"`, `event.type == "paid" && !has(body.void)`, 1))
+	s.start()
+	s.publish(event("evt_1", `{"type":"paid","id":"evt_1","payment":"p1","from":"bank","to":"wallet:1","amount":5,"asset":"EUR"}`))
+	s.settled()
+	require.Empty(t, s.letters())
+	require.Zero(t, s.logged("postgres is unavailable"))
 }
 
 func TestOddIDs(t *testing.T) {

@@ -30,6 +30,10 @@ const (
 	VerbReopen     Verb = "reopen"
 	VerbCorrect    Verb = "correct"
 	VerbReplay     Verb = "replay"
+
+	// VerbAcknowledge concerns no single event: a person has taken note of
+	// messages that are gone.
+	VerbAcknowledge Verb = "acknowledge"
 )
 
 // Action is who does what, and why. It is recorded in the transaction that

@@ -1,6 +1,7 @@
 package dedupe
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,12 +19,13 @@ func Redrive(ctx context.Context, tx pgx.Tx, key Key, a Action) (*Row, error) {
 	return one(ctx, tx, key, a, RedriveAll)
 }
 
-// Reopen makes an ignored event pending, so that today's rules decide it: the
-// one way out of completed. It is refused for events that moved money.
+// Reopen makes an event pending that was completed without transfers, so that
+// today's rules decide it: the one way out of completed. It is refused for events
+// that moved money.
 func Reopen(ctx context.Context, tx pgx.Tx, key Key, a Action) (*Row, error) {
 	a.Verb = VerbReopen
 	return one(ctx, tx, key, a, func(ctx context.Context, tx pgx.Tx, rows []*Row, a Action, details []any) error {
-		return open(ctx, tx, rows, a, details, func(r *Row) bool { return r.State == Completed && r.Outcome == Ignored })
+		return open(ctx, tx, rows, a, details, func(r *Row) bool { return r.State == Completed && r.Outcome != Applied })
 	})
 }
 
@@ -128,7 +130,7 @@ func act(ctx context.Context, tx pgx.Tx, rows []*Row, a Action, details []any, a
 	numbers, concerned := make([]int64, len(rows)), make([]*int64, len(rows))
 	for i, row := range rows {
 		if !allowed(row) {
-			return nil, fmt.Errorf("%s: %w: %s of %s is %s %s", a.Verb, ErrState, row.ID, row.Source, row.State, row.Outcome)
+			return nil, fmt.Errorf("%s: %w: %s of %s is %s", a.Verb, ErrState, row.ID, row.Source, cmp.Or(string(row.Outcome), string(row.State)))
 		}
 		numbers[i], concerned[i] = row.No, &row.No
 	}

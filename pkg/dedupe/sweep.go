@@ -1,6 +1,7 @@
 package dedupe
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,19 +14,34 @@ import (
 // single event.
 const VerbTrim Verb = "trim"
 
+// overdue selects events that wait, or whose attempt has begun, and for which
+// nothing has come for too long.
+const overdue = `
+	SELECT ` + rowColumns + `
+	FROM events e
+	WHERE state IN ('pending', 'processing')
+	  AND GREATEST(decided_at, next_try_at)
+	      < now() - interval '1 millisecond' * CASE WHEN stream_created = $1 AND seq > $2 THEN $4::float8 ELSE $3::float8 END`
+
 // Overdue returns events that wait, or whose attempt has begun, and for which
 // nothing has come for too long, at most limit: for after if their message was
 // answered, that is up to p or in another incarnation of the stream, and for
 // long if it may still be delivered.
 func Overdue(ctx context.Context, q Querier, p Position, after, long time.Duration, limit int) ([]*Row, error) {
-	found, err := q.Query(ctx, `
-		SELECT `+rowColumns+`
-		FROM events e
-		WHERE state IN ('pending', 'processing')
-		  AND GREATEST(decided_at, next_try_at)
-		      < now() - interval '1 millisecond' * CASE WHEN stream_created = $1 AND seq > $2 THEN $4::float8 ELSE $3::float8 END
+	return findOverdue(ctx, q, overdue+`
 		ORDER BY no
-		LIMIT $5`, p.StreamCreated, int64(p.Seq), float64(after.Milliseconds()), float64(long.Milliseconds()), limit) //nolint:gosec // sequences stay far below 2⁶³
+		LIMIT $5`, p, after, long, limit)
+}
+
+// OverdueAmong returns those of the events with these numbers that are overdue,
+// in the sense of Overdue.
+func OverdueAmong(ctx context.Context, q Querier, p Position, after, long time.Duration, numbers []int64) ([]*Row, error) {
+	return findOverdue(ctx, q, overdue+`
+		  AND no = ANY($5)`, p, after, long, numbers)
+}
+
+func findOverdue(ctx context.Context, q Querier, query string, p Position, after, long time.Duration, bound any) ([]*Row, error) {
+	found, err := q.Query(ctx, query, p.StreamCreated, int64(p.Seq), float64(after.Milliseconds()), float64(long.Milliseconds()), bound) //nolint:gosec // sequences stay far below 2⁶³
 	if err != nil {
 		return nil, fmt.Errorf("find overdue events: %w", err)
 	}
@@ -37,10 +53,10 @@ func Overdue(ctx context.Context, q Querier, p Position, after, long time.Durati
 }
 
 // SendAgain makes an overdue event pending, so that the copy of its message that
-// is to be published next decides it, and records the action. Its budget stays
-// as it is. ErrState means that somebody has come for it since it was read.
+// is to be published next decides it, and records the action, by default that of
+// the sweep. Its budget stays as it is. ErrState means that somebody has come for it since it was read.
 func SendAgain(ctx context.Context, tx pgx.Tx, row *Row, a Action) error {
-	a.Verb = VerbSweep
+	a.Verb = cmp.Or(a.Verb, VerbSweep)
 	err := tx.QueryRow(ctx, `
 		UPDATE events
 		SET state = 'pending', redrives = redrives + 1, next_try_at = NULL, decided_at = now()
@@ -70,6 +86,25 @@ func Reletter(ctx context.Context, tx pgx.Tx, row *Row, letter uint64, a Action)
 	}
 	if tag.RowsAffected() == 0 {
 		return fmt.Errorf("record dead letter: %w: %s of %s has moved on", ErrState, row.ID, row.Source)
+	}
+	return Record(ctx, tx, a, &row.No)
+}
+
+// Unletter forgets the letter that row names and that is gone for good, and
+// records the action: a delivery with the same content then stores it anew,
+// instead of being taken for a duplicate. ErrState means that the event has
+// moved on.
+func Unletter(ctx context.Context, tx pgx.Tx, row *Row, a Action) error {
+	a.Verb = VerbSweep
+	tag, err := tx.Exec(ctx, `
+		UPDATE events
+		SET dlq_seq = NULL
+		WHERE no = $1 AND state = 'failed' AND dlq_seq = $2`, row.No, int64(row.DLQSeq)) //nolint:gosec // as above
+	if err != nil {
+		return fmt.Errorf("forget dead letter: %w", err)
+	}
+	if tag.RowsAffected() == 0 {
+		return fmt.Errorf("forget dead letter: %w: %s of %s has moved on", ErrState, row.ID, row.Source)
 	}
 	return Record(ctx, tx, a, &row.No)
 }

@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
-	"github.com/synadia-io/orbit.go/jetstreamext"
+
+	"github.com/onceledger/onceledger/pkg/envelope"
 )
 
 const (
@@ -36,7 +36,7 @@ func List(ctx context.Context, js jetstream.JetStream, filter Filter, each func(
 	for next := max(filter.From, 1); next <= last; {
 		batch, err := readBatch(ctx, js, filter, next)
 		if err != nil {
-			return fmt.Errorf("read stream %s: %w", Stream, err)
+			return err
 		}
 		if len(batch) == 0 {
 			return nil
@@ -67,57 +67,34 @@ func List(ctx context.Context, js jetstream.JetStream, filter Filter, each func(
 func readBatch(ctx context.Context, js jetstream.JetStream, filter Filter, from uint64) ([]*Letter, error) {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
-	stored, err := jetstreamext.GetBatch(ctx, js, Stream, listBatch, jetstreamext.GetBatchSeq(from),
-		jetstreamext.GetBatchSubject(filter.subject()), jetstreamext.GetBatchMaxBytes(listBytes))
+	stored, err := envelope.Read(ctx, js, Stream, envelope.Range{From: from, Subject: filter.subject(), Messages: listBatch, Bytes: listBytes})
 	if err != nil {
 		return nil, err
 	}
-	var batch []*Letter
-	for msg, err := range stored {
-		if errors.Is(err, jetstreamext.ErrNoMessages) {
-			break
-		}
-		if err != nil {
-			return nil, err
-		}
-		letter := read(msg.Header, msg.Data)
-		letter.Seq, letter.Parked = place(msg)
-		batch = append(batch, letter)
+	batch := make([]*Letter, len(stored))
+	for i, m := range stored {
+		batch[i] = letterOf(m)
 	}
 	return batch, nil
 }
 
-// place returns where and when a message was stored. The broker says so in
-// headers behind those of the message, which may have some of the same name.
-func place(msg *jetstream.RawStreamMsg) (uint64, time.Time) {
-	seq, at := msg.Sequence, msg.Time
-	if values := msg.Header[jetstream.SequenceHeader]; len(values) > 1 {
-		if n, err := strconv.ParseUint(values[len(values)-1], 10, 64); err == nil {
-			seq = n
-		}
-	}
-	if values := msg.Header[jetstream.TimeStampHeaer]; len(values) > 1 {
-		if t, err := time.Parse(time.RFC3339Nano, values[len(values)-1]); err == nil {
-			at = t
-		}
-	}
-	return seq, at
+func letterOf(m *envelope.Stored) *Letter {
+	letter := read(m.Header, m.Data)
+	letter.Seq, letter.Parked = m.Seq, m.Time
+	return letter
 }
 
 // Get returns one letter; ErrNotFound if there is none with that sequence.
 func Get(ctx context.Context, js jetstream.JetStream, seq uint64) (*Letter, error) {
-	stream, err := js.Stream(ctx, Stream)
-	if err != nil {
+	if _, err := js.Stream(ctx, Stream); err != nil {
 		return nil, fmt.Errorf("open stream %s: %w", Stream, err)
 	}
-	msg, err := stream.GetMsg(ctx, seq)
-	if errors.Is(err, jetstream.ErrMsgNotFound) {
+	m, err := envelope.ReadOne(ctx, js, Stream, seq)
+	if errors.Is(err, envelope.ErrNotStored) {
 		return nil, fmt.Errorf("%w: %d", ErrNotFound, seq)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read dead letter %d: %w", seq, err)
+		return nil, err
 	}
-	letter := read(msg.Header, msg.Data)
-	letter.Seq, letter.Parked = msg.Sequence, msg.Time
-	return letter, nil
+	return letterOf(m), nil
 }

@@ -138,14 +138,21 @@ func TestStrangersMessagesAreShownAsFarAsTheyGo(t *testing.T) {
 			"Onceledger-Reason": {"%zz"}, "Onceledger-Error": {"é"}, "Onceledger-Source": {"%"}, "Onceledger-Event-Id": {""},
 		}},
 		{Subject: "dlq.bad_json.stripe", Header: nats.Header{"Onceledger-Reason": {"a", "b"}, "onceledger-source": {"x"}, "Onceledger-Attempts": {"99999999999999999999"}}},
+		// What looks like the broker's word about where it lies, or that nothing follows.
+		{Subject: "dlq.bad_json.stripe", Header: nats.Header{"Nats-Sequence": {"1"}, "Nats-Time-Stamp": {"2001-01-01T00:00:00Z"}}},
+		{Subject: "dlq.bad_json.stripe", Header: nats.Header{"Nats-Sequence": {"many"}, "Nats-Time-Stamp": {"yesterday"}}},
+		{Subject: "dlq.bad_json.stripe", Header: nats.Header{"Status": {"404"}}},
+		{Subject: "dlq.bad_json.stripe", Header: nats.Header{"Status": {"204"}, "Description": {"EOB"}}},
+		{Subject: "dlq.bad_json.stripe"},
 	} {
 		_, err := js.PublishMsg(t.Context(), msg)
 		require.NoError(t, err)
 	}
 	all := list(t, js, dlq.Filter{})
-	require.Len(t, all, 5)
+	require.Len(t, all, 10)
 	for i, l := range all {
 		require.EqualValues(t, i+1, l.Seq)
+		require.WithinDuration(t, time.Now(), l.Parked, time.Minute)
 		require.Empty(t, l.Hint())
 		require.Empty(t, l.EventType())
 		have, err := dlq.Get(t.Context(), js, l.Seq)
@@ -154,4 +161,17 @@ func TestStrangersMessagesAreShownAsFarAsTheyGo(t *testing.T) {
 	}
 	require.Equal(t, "no headers", string(all[0].Data))
 	require.Empty(t, list(t, js, dlq.Filter{Reason: dlq.BadJSON}), "none of them says why it was parked")
+}
+
+func TestRemoveOfWhatIsGone(t *testing.T) {
+	t.Parallel()
+	js := broker(t)
+	first, second := park(t, js, dlq.Letter{Reason: dlq.BadJSON, EventID: "1"}), park(t, js, dlq.Letter{Reason: dlq.BadJSON, EventID: "2"})
+	kept := park(t, js, dlq.Letter{Reason: dlq.BadJSON, EventID: "3"})
+	require.NoError(t, dlq.Remove(t.Context(), js))
+	require.NoError(t, dlq.Remove(t.Context(), js, first))
+	require.NoError(t, dlq.Remove(t.Context(), js, first, second, 1000), "it may be repeated")
+	left := list(t, js, dlq.Filter{})
+	require.Len(t, left, 1)
+	require.Equal(t, kept, left[0].Seq)
 }

@@ -18,7 +18,8 @@ import (
 var ErrNoEnvelope = errors.New("the letter holds no event")
 
 // Message returns the letter's event as a message to store in the event stream
-// again: its own headers and bytes, with n in Onceledger-Redrive.
+// again: its own headers and bytes, without what a broker wrote, and with n in
+// Onceledger-Redrive.
 func (l *Letter) Message(n int) (*nats.Msg, error) {
 	event, err := envelope.Decode(l.Header, l.Data)
 	if err != nil {
@@ -26,7 +27,9 @@ func (l *Letter) Message(n int) (*nats.Msg, error) {
 	}
 	msg := nats.NewMsg(envelope.Subject(event.Source, event.Type))
 	for name, values := range l.Header {
-		msg.Header[name] = values
+		if !ofBroker(name) {
+			msg.Header[name] = values
+		}
 	}
 	msg.Header[envelope.HeaderRedrive] = []string{strconv.Itoa(n)}
 	msg.Data = l.Data
@@ -52,9 +55,11 @@ func Remove(ctx context.Context, js jetstream.JetStream, seqs ...uint64) error {
 	for _, seq := range seqs {
 		group.Go(func() error {
 			err := stream.DeleteMsg(ctx, seq)
-			var api *jetstream.APIError
-			if errors.As(err, &api) && api.ErrorCode == codeNoMessage || errors.Is(err, jetstream.ErrMsgNotFound) {
-				return nil
+			if errors.Is(err, jetstream.ErrMsgDeleteUnsuccessful) {
+				// The client keeps nothing of the broker's reason but its text.
+				if _, look := envelope.ReadOne(ctx, js, Stream, seq); errors.Is(look, envelope.ErrNotStored) {
+					return nil
+				}
 			}
 			if err != nil {
 				return fmt.Errorf("remove dead letter %d: %w", seq, err)
@@ -64,6 +69,3 @@ func Remove(ctx context.Context, js jetstream.JetStream, seqs ...uint64) error {
 	}
 	return group.Wait()
 }
-
-// codeNoMessage is the broker's "sequence not found" of a delete.
-const codeNoMessage = 10043

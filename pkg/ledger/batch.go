@@ -18,6 +18,7 @@ type Batch struct {
 	postings []*Posting
 	limits   func(account string) (Limit, bool)
 	ops      map[string]*operation
+	parents  parents
 	accounts map[accountKey]*account
 }
 
@@ -49,8 +50,8 @@ type delta struct {
 	debits, credits int64
 }
 
-// NewBatch prepares postings, which must be in the order of the stream, parents
-// before children. limits tells which accounts are bounded.
+// NewBatch prepares postings, which must be in the order of the stream. limits
+// tells which accounts are bounded.
 func NewBatch(limits func(account string) (Limit, bool), postings []*Posting) *Batch {
 	b := &Batch{
 		postings: postings,
@@ -63,6 +64,7 @@ func NewBatch(limits func(account string) (Limit, bool), postings []*Posting) *B
 			if b.ops[t.Operation] == nil {
 				b.ops[t.Operation] = &operation{key: t.Operation, claimed: t, event: p.EventNo}
 			}
+			b.parents.name(t.Parent)
 			b.open(accountKey{t.Debit, t.Asset})
 			b.open(accountKey{t.Credit, t.Asset})
 		}
@@ -81,9 +83,11 @@ func (b *Batch) open(k accountKey) {
 	b.accounts[k] = a
 }
 
-// Reserve queues the first round trip: operations, then limited accounts.
+// Reserve queues the first round trip: operations, their parents, then limited
+// accounts.
 func (b *Batch) Reserve(q *pgx.Batch) {
 	b.reserveOperations(q, sortedKeys(b.ops))
+	b.parents.read(q)
 	b.lockAccounts(q)
 }
 
@@ -172,14 +176,16 @@ func (b *Batch) Skip(p *Posting) {
 	p.Transfers = nil
 }
 
-// Decide says of every posting whether it is posted. It reads the operations
-// that others have posted, if there are any: one more round trip.
+// Decide says of every posting whether it is posted, in the order of the stream,
+// but parents before their children. It reads the operations that others have
+// posted, if there are any: one more round trip.
 func (b *Batch) Decide(ctx context.Context, tx Querier) error {
 	if err := b.readPosted(ctx, tx); err != nil {
 		return err
 	}
 	for _, p := range b.postings {
 		p.Posted, p.Err = b.decide(p)
+		b.decideChildren(p.Posted)
 	}
 	return nil
 }
@@ -236,9 +242,12 @@ func (b *Batch) decide(p *Posting) ([]Transfer, error) {
 			fresh = append(fresh, t)
 			continue
 		}
-		if *there != t {
+		if !there.Same(t) {
 			return nil, conflict(*there, t, owner)
 		}
+	}
+	if child, ok := b.orphan(fresh); ok {
+		return nil, b.await(p, child)
 	}
 	if err := b.book(fresh); err != nil {
 		return nil, err

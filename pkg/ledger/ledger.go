@@ -32,6 +32,9 @@ var (
 	// ErrInsufficientFunds means that a limit that is enforced refused it; it
 	// may pass later.
 	ErrInsufficientFunds = errors.New("the account's limit refuses the transfer")
+	// ErrMissingParent means that a transfer is about an operation that is not
+	// posted; it may pass later.
+	ErrMissingParent = errors.New("the parent operation is not posted")
 	// ErrRace means that an operation was neither free nor there; try the
 	// transaction again.
 	ErrRace = errors.New("an operation changed while it was reserved")
@@ -51,6 +54,19 @@ type Transfer struct {
 	Asset string
 	// Amount is in minor units and positive.
 	Amount int64
+	// Parent is the key of the operation that this one is about, the charge of a
+	// refund; empty for none. It must be posted first, which is all it says so
+	// far: it is not stored, and no part of the content (see Same).
+	Parent string
+}
+
+// Same reports whether two transfers are the same money: operation, accounts,
+// asset and amount. Parent is left out: it says when a transfer may be posted,
+// not what it moves, so that rules which learn of parents later make no
+// conflicts with what they posted before.
+func (t Transfer) Same(o Transfer) bool {
+	t.Parent, o.Parent = "", ""
+	return t == o
 }
 
 // Posting is what one event asks for, and what became of it. It is decided as
@@ -66,7 +82,7 @@ type Posting struct {
 	// Overdrawn are accounts that Posted took past a limit which is only
 	// recorded. Set by Post.
 	Overdrawn []string
-	// Err is why the posting was refused: ErrOperationConflict,
+	// Err is why the posting was refused: ErrOperationConflict, ErrMissingParent,
 	// ErrInsufficientFunds or ErrAmountOverflow. Set by Decide.
 	Err error
 }

@@ -183,5 +183,6 @@ func state(err error) string {
 
 // isRefusal reports whether err says that a posting was refused.
 func isRefusal(err error) bool {
-	return errors.Is(err, ledger.ErrOperationConflict) || errors.Is(err, ledger.ErrInsufficientFunds) || errors.Is(err, ledger.ErrAmountOverflow)
+	return errors.Is(err, ledger.ErrOperationConflict) || errors.Is(err, ledger.ErrInsufficientFunds) ||
+		errors.Is(err, ledger.ErrMissingParent) || errors.Is(err, ledger.ErrAmountOverflow)
 }

@@ -124,7 +124,32 @@ type Entry struct {
 	EventNo int64
 	N       int16
 	Transfer
-	Posted time.Time
+	// Reverses is the N of the transfer of the same event that this one takes
+	// back; nil where it takes none back.
+	Reverses *int16
+	Posted   time.Time
+}
+
+// Standing returns the entries of whole events that count: those that are no
+// reversal and were not reversed. They keep their order.
+func Standing(entries []*Entry) []*Entry {
+	type place struct {
+		event int64
+		n     int16
+	}
+	back := make(map[place]bool)
+	for _, e := range entries {
+		if e.Reverses != nil {
+			back[place{e.EventNo, *e.Reverses}] = true
+		}
+	}
+	standing := make([]*Entry, 0, len(entries))
+	for _, e := range entries {
+		if e.Reverses == nil && !back[place{e.EventNo, e.N}] {
+			standing = append(standing, e)
+		}
+	}
+	return standing
 }
 
 // Statement returns a page of an account's entries in one asset, ordered by
@@ -133,7 +158,7 @@ type Entry struct {
 // rise with time only roughly.
 func Statement(ctx context.Context, q Querier, account, asset string, after Entry, limit int) ([]*Entry, error) {
 	found, err := q.Query(ctx, `
-		SELECT event_no, n, operation, debit, credit, asset, amount, created_at
+		SELECT event_no, n, operation, debit, credit, asset, amount, reverses, created_at
 		FROM (
 			(SELECT *
 			 FROM transfers
@@ -155,7 +180,7 @@ func Statement(ctx context.Context, q Querier, account, asset string, after Entr
 // Posted returns the transfers of events, by event number, in their order.
 func Posted(ctx context.Context, q Querier, events []int64) (map[int64][]*Entry, error) {
 	found, err := q.Query(ctx, `
-		SELECT event_no, n, operation, debit, credit, asset, amount, created_at
+		SELECT event_no, n, operation, debit, credit, asset, amount, reverses, created_at
 		FROM transfers
 		WHERE event_no = ANY($1)
 		ORDER BY event_no, n`, events)
@@ -176,7 +201,7 @@ func collectEntries(found pgx.Rows, err error) ([]*Entry, error) {
 	}
 	entries, err := pgx.CollectRows(found, func(row pgx.CollectableRow) (*Entry, error) {
 		var e Entry
-		err := row.Scan(&e.EventNo, &e.N, &e.Operation, &e.Debit, &e.Credit, &e.Transfer.Asset, &e.Amount, &e.Posted)
+		err := row.Scan(&e.EventNo, &e.N, &e.Operation, &e.Debit, &e.Credit, &e.Transfer.Asset, &e.Amount, &e.Reverses, &e.Posted)
 		return &e, err
 	})
 	if err != nil {

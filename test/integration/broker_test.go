@@ -34,8 +34,16 @@ func TestUnstoredEventIsNotAcknowledged(t *testing.T) { // case 10
 		require.NoError(t, s.stack.NATS.Stop(t.Context()))
 		refused(t, s.send(receiver, event))
 		require.Error(t, probe(t.Context(), receiver.admin))
+		for _, p := range []*program{receiver, worker} {
+			s.eventually("it shows", func() bool { return s.metric(p, p.gauge("stream_connected")) == 0 })
+		}
 		s.restartBroker()
 		s.eventually("the receiver is back", func() bool { return probe(t.Context(), receiver.admin) == nil })
+		for _, p := range []*program{receiver, worker} {
+			s.eventually("its end shows", func() bool { return s.logged(p, "nats is back") == 1 })
+			require.Equal(t, 1, s.logged(p, "nats is away"), p.name)
+			require.Equal(t, 1, s.metric(p, p.gauge("stream_connected")), p.name)
+		}
 		require.Empty(t, s.stored(), "nothing was kept in memory to be stored later")
 		s.ack(receiver, event)
 		want.post("wallet:cus_10", "merchant", 10)
@@ -52,6 +60,7 @@ func TestUnstoredEventIsNotAcknowledged(t *testing.T) { // case 10
 		}
 		refused(t, s.send(receiver, event))
 		require.Error(t, probe(t.Context(), receiver.admin))
+		require.Equal(t, 1, s.metric(receiver, unavailable, `service="events_full"`))
 		events, err := s.js.Stream(t.Context(), stream.Events)
 		require.NoError(t, err)
 		require.NoError(t, events.Purge(t.Context()))
@@ -62,11 +71,15 @@ func TestUnstoredEventIsNotAcknowledged(t *testing.T) { // case 10
 		require.Equal(t, "applied", s.row("stripe", "evt_full").Outcome)
 		want.post("wallet:cus_10", "merchant", 11)
 		s.verifyLedger(want)
+		s.eventually("its end shows", func() bool { return s.logged(receiver, "EVENTS has room again") == 1 })
+		require.Equal(t, 1, s.logged(receiver, "EVENTS is full"))
+		require.Zero(t, s.metric(receiver, unavailable))
 	})
 	s.step("while the broker does not answer", func(t *testing.T) {
 		event := charge("evt_late", "cus_10", 12)
 		require.NoError(t, s.stack.NATS.Pause())
 		r := s.send(receiver, event)
+		require.Equal(t, 1, s.metric(receiver, unavailable, `service="events"`))
 		require.NoError(t, s.stack.NATS.Resume())
 		refused(t, r)
 		require.Less(t, r.took, 5*time.Second, "before its sender gives up")
@@ -76,8 +89,16 @@ func TestUnstoredEventIsNotAcknowledged(t *testing.T) { // case 10
 		s.settled()
 		s.verifyStored()
 		s.verifyLedger(want)
+		s.eventually("its end shows", func() bool { return s.logged(receiver, "storing in EVENTS is back") == 1 })
+		require.Equal(t, 1, s.logged(receiver, "storing in EVENTS is unavailable"))
+		require.Zero(t, s.metric(receiver, unavailable))
 	})
+	require.Zero(t, s.count(`SELECT count(*) FROM events WHERE attempts > 0 OR crashes > 0`))
+	require.Empty(t, s.letters())
 }
+
+// unavailable is the receiver's gauge of what it has to do without.
+const unavailable = "onceledger_receiver_service_unavailable"
 
 func TestBrokerKilledUnderLoad(t *testing.T) {
 	t.Parallel()

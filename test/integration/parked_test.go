@@ -45,6 +45,28 @@ func TestParkedEventAndItsRepeats(t *testing.T) { // case 9
 		s.verify(want)
 		require.Len(t, s.letters(), 1)
 	})
+	redrive := func() (code int, output string) {
+		return s.run(s.Env(), "onceledger", "dlq", "redrive", "--all", "--yes", "--note", "the purse is filled", "--actor", "ada", "--config", s.cat.Config.File)
+	}
+	s.step("sent again by an operator, it is posted", func(t *testing.T) {
+		code, out := redrive() // at once: no window of the broker may take it for a repeat
+		require.Zero(t, code, out)
+		want.post("purse:9", "shop", 500)
+		s.verify(want)
+		require.Empty(t, s.letters())
+		require.Equal(t, row{Source: "shop", ID: "evt_A9", State: "completed", Outcome: "applied"}, s.row("shop", "evt_A9"))
+		last := s.stored()[len(s.stored())-1]
+		require.Equal(t, "1", last.header.Get("Onceledger-Redrive"))
+		require.Equal(t, spend.body, string(last.event.Data))
+	})
+	s.step("and a second time gives nothing more", func(t *testing.T) {
+		stored := len(s.stored())
+		code, out := redrive()
+		require.Zero(t, code, out)
+		require.Len(t, s.stored(), stored)
+		s.verify(want)
+		require.Equal(t, 1, s.count(`SELECT count(*) FROM actions WHERE verb = 'redrive' AND actor = 'ada'`))
+	})
 }
 
 // TestBatchMemberIsParked: a dead letter copies the headers of its event, and

@@ -61,6 +61,12 @@ type program struct {
 	log        string
 }
 
+// gauge is the full name of a metric that both programs have.
+func (p *program) gauge(name string) string {
+	kind, _, _ := strings.Cut(p.name, "-")
+	return "onceledger_" + kind + "_" + name
+}
+
 // receiver starts a receiver and waits until it is ready. It is told of the
 // broker alone: it needs nothing else.
 func (s *system) receiver() *program {

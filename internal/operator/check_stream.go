@@ -1,0 +1,111 @@
+package operator
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	"github.com/onceledger/onceledger/internal/review"
+	"github.com/onceledger/onceledger/pkg/ledger"
+)
+
+// DifferingEvent is an event that the rules of a configuration would treat in
+// another way than it was. Its JSON names are part of the public interface.
+type DifferingEvent struct {
+	// Kind is one of review's: would_post, would_post_differently, would_ignore,
+	// would_park, would_apply or would_ignore_parked.
+	Kind    string    `json:"kind"`
+	Seq     uint64    `json:"seq"`
+	Stored  time.Time `json:"stored_at"`
+	Source  string    `json:"source"`
+	EventID string    `json:"event_id"`
+	Type    string    `json:"type"`
+	Number  int64     `json:"event_no"`
+	// State, Outcome and Reason are the event's, and Stands what it has posted.
+	State   string     `json:"state"`
+	Outcome string     `json:"outcome,omitempty"`
+	Reason  string     `json:"reason,omitempty"`
+	Stands  []Movement `json:"stands"`
+	// Would is what the rules say: post, ignore or park.
+	Would Would `json:"would"`
+}
+
+// Would is what rules say of an event.
+type Would struct {
+	Do string `json:"do"`
+	// Reason and Error say why it would be parked, or ignored.
+	Reason string `json:"reason,omitempty"`
+	Error  string `json:"error,omitempty"`
+	// Transfers are all that they ask for.
+	Transfers []Movement `json:"transfers"`
+}
+
+// StreamCheck sums up a comparison with what is stored.
+type StreamCheck struct {
+	File string `json:"file"`
+	// Messages of the range were selected, and Compared of their events were
+	// compared, since the first of them was stored.
+	Messages int        `json:"messages"`
+	Compared int        `json:"compared"`
+	First    uint64     `json:"first_seq"`
+	Last     uint64     `json:"last_seq"`
+	Since    *time.Time `json:"since,omitempty"`
+	// Outside are applied events whose message has left the stream.
+	Outside     int               `json:"outside"`
+	Differences int               `json:"differences"`
+	Groups      []DifferenceGroup `json:"groups"`
+}
+
+// DifferenceGroup counts the differences of one kind and source.
+type DifferenceGroup struct {
+	Kind   string `json:"kind"`
+	Source string `json:"source"`
+	Events int    `json:"events"`
+}
+
+// CheckAgainstStream compiles the configuration at path and prints each stored
+// event that its rules would treat in another way than it was, with a sum at the
+// end. It changes nothing. It returns an error with exit.Found where something
+// differs.
+func CheckAgainstStream(ctx context.Context, s *Session, path string, filter review.Filter) error {
+	against := *s
+	against.Config = cmp.Or(s.Config, path) // where the services are
+	env, err := against.env()
+	if err != nil {
+		return err
+	}
+	cat, err := s.checked(path, env)
+	if err != nil {
+		return err
+	}
+	pool, conn, err := against.both(ctx)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	defer conn.Close()
+	assets, err := ledger.DeclaredAssets(ctx, pool)
+	if err != nil {
+		return err
+	}
+	c := newComparison(s, func(code string) int {
+		asset, ok := cat.Assets.Lookup(code)
+		if !ok {
+			asset, _ = assets.Lookup(code)
+		}
+		return asset.Exponent
+	})
+	bar := s.progress("compare", 1)
+	sum, err := review.Each(ctx, review.Options{
+		JS: conn.JS, Pool: pool, Catalog: cat, Filter: filter,
+		Progress: func(done, total uint64) {
+			bar.ChangeMax64(int64(total))
+			_ = bar.Set64(int64(done)) // a bar that cannot be drawn is no error
+		},
+	}, c.add)
+	_ = bar.Finish() // as above
+	if err != nil {
+		return noStream(err)
+	}
+	return c.end(path, sum)
+}

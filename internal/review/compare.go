@@ -1,0 +1,224 @@
+package review
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/onceledger/onceledger/pkg/dedupe"
+	"github.com/onceledger/onceledger/pkg/dlq"
+	"github.com/onceledger/onceledger/pkg/ledger"
+)
+
+// ofTheRules are the reasons for which rules park an event, so that others may
+// decide it; the rest are those of the ledger, of ids and of budgets.
+var ofTheRules = map[dlq.Reason]bool{
+	dlq.SourceUnknown: true, dlq.BadJSON: true, dlq.AmbiguousJSON: true, dlq.UnstorableText: true, dlq.ModeMismatch: true,
+	dlq.Unmatched: true, dlq.RuleError: true, dlq.NoOperation: true, dlq.OperationConflict: true, dlq.AccountUnknown: true,
+	dlq.AmountMissing: true, dlq.AmountFormat: true, dlq.AmountPrecision: true, dlq.AmountOverflow: true, dlq.AmountMismatch: true,
+	dlq.CurrencyUnknown: true, dlq.CurrencyMismatch: true, dlq.MissingParent: true,
+}
+
+// compareAll compares the events of a batch whose own messages are in it.
+func (r *reviewer) compareAll(ctx context.Context, messages []stored) error {
+	keys := make([]dedupe.Key, len(messages))
+	for i, m := range messages {
+		keys[i] = dedupe.Key{Source: m.event.Source, ID: m.event.ID}
+	}
+	rows, err := dedupe.Read(ctx, r.Pool, keys)
+	if err != nil {
+		return err
+	}
+	corrected, err := dedupe.Corrected(ctx, r.Pool, keys)
+	if err != nil {
+		return err
+	}
+	r.sum.Messages += len(messages)
+	var list []*Difference
+	var applied []int64
+	for i, m := range messages {
+		// Where a conflict was let stand, it is what is compared.
+		row := dedupe.Stands(rows[keys[i]], corrected[keys[i]])
+		if row == nil || row.Seq != m.seq || !row.StreamCreated.Equal(r.created) {
+			continue
+		}
+		if row.State != dedupe.Completed && (row.State != dedupe.Failed || !ofTheRules[dlq.Reason(row.Reason)]) {
+			continue
+		}
+		d := &Difference{Seq: m.seq, Stored: m.at, Row: row, Event: m.event}
+		d.Decision, d.Rules = r.Catalog.Decide(m.event)
+		list = append(list, d)
+		for _, each := range append([]*dedupe.Row{rows[keys[i]]}, corrected[keys[i]]...) {
+			if each.Outcome == dedupe.Applied {
+				d.posters = append(d.posters, each.No)
+			}
+		}
+		applied = append(applied, d.posters...)
+	}
+	replaced, err := dedupe.Replaced(ctx, r.Pool, applied)
+	if err != nil {
+		return err
+	}
+	list = slices.DeleteFunc(list, func(d *Difference) bool { _, ok := replaced[d.Row.No]; return ok })
+	r.sum.Compared += len(list)
+	books, err := r.readBooks(ctx, list, applied)
+	if err != nil {
+		return err
+	}
+	for _, d := range list {
+		if d.Kind = d.compare(books); d.Kind == "" {
+			continue
+		}
+		r.sum.Differences++
+		if err := r.each(d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// books are the transfers that stand and matter to a batch.
+type books struct {
+	// own are the transfers by event, and posted those that hold an operation,
+	// whichever event they are of.
+	own    map[int64][]*ledger.Entry
+	posted map[string]*ledger.Entry
+}
+
+// readBooks reads what the events posted, and who holds the operations that
+// today's rules ask for beyond that.
+func (r *reviewer) readBooks(ctx context.Context, list []*Difference, applied []int64) (*books, error) {
+	b := &books{own: map[int64][]*ledger.Entry{}, posted: map[string]*ledger.Entry{}}
+	if err := b.read(ctx, r, applied); err != nil {
+		return nil, err
+	}
+	asked := map[string]bool{}
+	for _, d := range list {
+		for _, t := range d.Decision.Transfers {
+			if find(b.of(d), t.Operation) == nil {
+				asked[t.Operation] = true
+			}
+			if t.Parent != "" {
+				asked[t.Parent] = true
+			}
+		}
+	}
+	if len(asked) == 0 {
+		return b, nil
+	}
+	owners, err := ledger.Owners(ctx, r.Pool, slices.Collect(maps.Keys(asked)))
+	if err != nil {
+		return nil, err
+	}
+	others := map[int64]bool{}
+	for _, no := range owners {
+		if _, known := b.own[no]; !known {
+			others[no] = true
+		}
+	}
+	if err := b.read(ctx, r, slices.Collect(maps.Keys(others))); err != nil {
+		return nil, err
+	}
+	for key, no := range owners {
+		if e := find(b.own[no], key); e != nil {
+			b.posted[key] = e
+		}
+	}
+	return b, nil
+}
+
+func (b *books) read(ctx context.Context, r *reviewer, events []int64) error {
+	if len(events) == 0 {
+		return nil
+	}
+	entries, err := ledger.Posted(ctx, r.Pool, events)
+	if err != nil {
+		return err
+	}
+	for no, all := range entries {
+		b.own[no] = ledger.Standing(all)
+	}
+	return nil
+}
+
+// of returns the transfers that stand under the id of d.
+func (b *books) of(d *Difference) []*ledger.Entry {
+	var list []*ledger.Entry
+	for _, no := range d.posters {
+		list = append(list, b.own[no]...)
+	}
+	return list
+}
+
+// has reports whether a parent is posted, or would be along with its child.
+func (b *books) has(parent string, along []ledger.Transfer) bool {
+	return parent == "" || b.posted[parent] != nil ||
+		slices.ContainsFunc(along, func(t ledger.Transfer) bool { return t.Operation == parent })
+}
+
+// find returns the transfer with this operation, nil if there is none.
+func find(entries []*ledger.Entry, operation string) *ledger.Entry {
+	for _, e := range entries {
+		if e.Operation == operation {
+			return e
+		}
+	}
+	return nil
+}
+
+// compare says how d differs, and sets what does; empty if it does not.
+func (d *Difference) compare(b *books) Kind {
+	d.Standing = b.of(d)
+	if d.Decision.Parked != "" {
+		if d.Row.State == dedupe.Completed {
+			return WouldPark
+		}
+		return ""
+	}
+	d.Changes = changes(d.Standing, d.Decision.Transfers, b)
+	switch none := len(d.Decision.Transfers) == 0; {
+	case d.Row.State == dedupe.Failed && none:
+		return WouldIgnoreParked
+	case d.Row.State == dedupe.Failed:
+		// Another event's operation has another content, or a parent is missing:
+		// it would be parked for that.
+		if slices.ContainsFunc(d.Changes, func(c Change) bool {
+			return b.posted[c.Now.Operation] != nil || !b.has(c.Now.Parent, d.Decision.Transfers)
+		}) {
+			return ""
+		}
+		return WouldApply
+	case len(d.Changes) == 0:
+		return ""
+	case d.Row.Outcome != dedupe.Applied:
+		return WouldPost
+	case none:
+		return WouldIgnore
+	}
+	return WouldPostDifferently
+}
+
+// changes compares transfers by their operations: first what is removed or has
+// another content, then what is added. What another event has posted with equal
+// content is there.
+func changes(was []*ledger.Entry, now []ledger.Transfer, b *books) []Change {
+	var list []Change
+	for _, e := range was {
+		at := slices.IndexFunc(now, func(t ledger.Transfer) bool { return t.Operation == e.Operation })
+		switch {
+		case at < 0:
+			list = append(list, Change{Was: e})
+		case !e.Same(now[at]):
+			list = append(list, Change{Was: e, Now: &now[at]})
+		}
+	}
+	for i, t := range now {
+		if find(was, t.Operation) != nil {
+			continue
+		}
+		if other := b.posted[t.Operation]; other == nil || !other.Same(t) {
+			list = append(list, Change{Now: &now[i]})
+		}
+	}
+	return list
+}
