@@ -11,7 +11,7 @@ PKG ?= ./...
 GOLANGCI_LINT_VERSION := v2.15.0
 NATS_CLI_VERSION := v0.5.0
 
-.PHONY: help run test demo bench bench-smoke build build-bench lint fmt vet fmt-check go-test setup setup-test tools clean
+.PHONY: help run test demo model bench bench-smoke build build-bench lint fmt vet fmt-check go-test setup setup-test tools clean
 
 help: ## Print this help
 	@echo "usage: make TARGET"
@@ -66,6 +66,10 @@ setup: ## Install Postgres and Redis where they are missing
 
 setup-test:
 	@scripts/setup test
+
+model: ## Check the model of the protocol with spin, and that broken ones are found
+	@scripts/setup model
+	@scripts/model
 
 tools: ## Install golangci-lint and the nats command into .bin
 	@scripts/tool golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint $(GOLANGCI_LINT_VERSION)
