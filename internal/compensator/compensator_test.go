@@ -19,10 +19,10 @@ import (
 const soon = time.Hour
 
 func (s *system) job(adjust ...func(*compensator.Options)) *compensator.Compensator {
-	s.t.Helper()
+	s.T.Helper()
 	s.metrics = prometheus.NewRegistry()
 	o := compensator.Options{
-		Pool: s.pool, JS: s.js, Log: zerolog.Nop(), Registry: s.metrics, FirstWait: soon, TidyEvery: time.Nanosecond,
+		Pool: s.Pool, JS: s.JS, Log: zerolog.Nop(), Registry: s.metrics, FirstWait: soon, TidyEvery: time.Nanosecond,
 	}
 	for _, f := range adjust {
 		f(&o)
@@ -32,29 +32,29 @@ func (s *system) job(adjust ...func(*compensator.Options)) *compensator.Compensa
 
 // exposes compares the value of a metric of the last job.
 func (s *system) exposes(line string) {
-	s.t.Helper()
+	s.T.Helper()
 	recorder := httptest.NewRecorder()
 	promhttp.HandlerFor(s.metrics, promhttp.HandlerOpts{}).ServeHTTP(recorder, httptest.NewRequest("GET", "/", nil))
-	require.Contains(s.t, recorder.Body.String(), "onceledger_compensator_"+line+"\n")
+	require.Contains(s.T, recorder.Body.String(), "onceledger_compensator_"+line+"\n")
 }
 
 // run is a pass, and a worker that decides what it sent.
 func (s *system) run(c *compensator.Compensator) {
-	s.t.Helper()
-	require.NoError(s.t, c.Run(s.t.Context()))
-	s.decide()
+	s.T.Helper()
+	require.NoError(s.T, c.Run(s.T.Context()))
+	s.Decide()
 }
 
 // age lets all that is parked or was done lie longer.
 func (s *system) age(by time.Duration) {
-	s.t.Helper()
+	s.T.Helper()
 	s.exec(`UPDATE events SET decided_at = decided_at - $1 * interval '1 second'`, by)
 	s.exec(`UPDATE actions SET at = at - $1 * interval '1 second'`, by)
 }
 
 func TestCanaryGoesFirst(t *testing.T) {
 	s := newSystem(t, wrong)
-	s.decide(payments(5)...)
+	s.Decide(payments(5)...)
 	c := s.job()
 	s.run(c)
 	require.Zero(t, s.redrives(), "they have not lain long enough")
@@ -75,24 +75,24 @@ func TestCanaryGoesFirst(t *testing.T) {
 		s.age(soon)
 		s.run(c)
 		require.Equal(t, 2, s.redrives())
-		require.Equal(t, 2, s.count(`SELECT count(*) FROM events WHERE redrives = 1`), "not the one that failed")
+		require.Equal(t, 2, s.Count(`SELECT count(*) FROM events WHERE redrives = 1`), "not the one that failed")
 	})
 	t.Run("once the cause is mended the rest follows the next one", func(t *testing.T) {
-		s.rules(right)
+		s.Rules(right)
 		s.age(16 * soon)
 		s.run(c)
 		require.Equal(t, 3, s.redrives())
 		require.Equal(t, 1, s.state(dedupe.Completed))
 		s.run(s.job()) // as another process, which knows nothing but what is stored
 		require.Equal(t, 5, s.state(dedupe.Completed))
-		require.Equal(t, 5, s.transfers())
-		require.Empty(t, s.letters())
-		require.Equal(t, s.redrives(), s.count(`SELECT count(*) FROM actions WHERE verb = 'compensate' AND actor = 'compensator'`))
-		s.clean()
+		require.Equal(t, 5, s.Transfers())
+		require.Empty(t, s.Stored())
+		require.Equal(t, s.redrives(), s.Count(`SELECT count(*) FROM actions WHERE verb = 'compensate' AND actor = 'compensator'`))
+		s.Clean()
 	})
 	t.Run("what is parked later needs a canary of its own", func(t *testing.T) {
-		s.rules(wrong)
-		s.decide(payment("evt_8"), payment("evt_9"))
+		s.Rules(wrong)
+		s.Decide(payment("evt_8"), payment("evt_9"))
 		s.age(soon)
 		before := s.redrives()
 		s.run(s.job())
@@ -104,7 +104,7 @@ func TestCanaryGoesFirst(t *testing.T) {
 
 func TestCanaryThatWaitsHoldsItsGroupBack(t *testing.T) {
 	s := newSystem(t, wrong)
-	s.decide(payments(3)...)
+	s.Decide(payments(3)...)
 	s.age(soon)
 	c := s.job()
 	require.NoError(t, c.Run(t.Context())) // no worker decides it
@@ -119,57 +119,57 @@ func TestCanaryThatWaitsHoldsItsGroupBack(t *testing.T) {
 
 func TestGroupsDoNotWaitForEachOther(t *testing.T) {
 	s := newSystem(t, wrong)
-	s.decide(payment("evt_1"), payment("evt_2"), event("evt_3", `{"id":"evt_3","type":"paid","total":"x","payment":"p3","from":"a","to":"b","asset":"EUR"}`))
+	s.Decide(payment("evt_1"), payment("evt_2"), event("evt_3", `{"id":"evt_3","type":"paid","total":"x","payment":"p3","from":"a","to":"b","asset":"EUR"}`))
 	s.age(soon)
 	s.run(s.job())
-	require.Equal(t, 1, s.row("evt_3").Redrives, "another reason")
+	require.Equal(t, 1, s.Row("evt_3").Redrives, "another reason")
 	require.Equal(t, 2, s.redrives())
 }
 
 // Nobody but a person ends these: the same bytes meet the same answer.
 func TestWhatIsLeftToPeople(t *testing.T) {
 	s := newSystem(t, right)
-	s.decide(event("evt_1", `{"id":`), payment("evt_2"))
-	s.decide(event("evt_2", `{"id":"evt_2","type":"paid","payment":"evt_2","from":"bank","to":"wallet:1","amount":9,"asset":"EUR"}`)) // a conflict
-	s.rules(wrong)
-	s.decide(payment("evt_3"))
+	s.Decide(event("evt_1", `{"id":`), payment("evt_2"))
+	s.Decide(event("evt_2", `{"id":"evt_2","type":"paid","payment":"evt_2","from":"bank","to":"wallet:1","amount":9,"asset":"EUR"}`)) // a conflict
+	s.Rules(wrong)
+	s.Decide(payment("evt_3"))
 	s.exec(`UPDATE events SET redrives = $1 WHERE event_id = 'evt_3'`, compensator.Budget)
 	s.age(1000 * soon)
-	require.Len(t, s.letters(), 3)
+	require.Len(t, s.Stored(), 3)
 	s.run(s.job())
-	require.Zero(t, s.count(`SELECT count(*) FROM actions`))
-	require.Len(t, s.letters(), 3)
+	require.Zero(t, s.Count(`SELECT count(*) FROM actions`))
+	require.Len(t, s.Stored(), 3)
 
 	s.exec(`UPDATE events SET redrives = $1 WHERE event_id = 'evt_3'`, compensator.Budget-1)
 	t.Run("everything, where it is off", func(t *testing.T) {
 		s.run(s.job(func(o *compensator.Options) { o.Off = true }))
-		require.Zero(t, s.count(`SELECT count(*) FROM actions`))
+		require.Zero(t, s.Count(`SELECT count(*) FROM actions`))
 	})
 	s.run(s.job())
-	require.Equal(t, compensator.Budget, s.row("evt_3").Redrives)
+	require.Equal(t, compensator.Budget, s.Row("evt_3").Redrives)
 	s.age(1000 * soon)
 	s.run(s.job())
-	require.Equal(t, compensator.Budget, s.row("evt_3").Redrives, "its budget is spent for good")
+	require.Equal(t, compensator.Budget, s.Row("evt_3").Redrives, "its budget is spent for good")
 }
 
 func TestStaleLettersAreDeleted(t *testing.T) {
 	s := newSystem(t, wrong)
-	s.decide(payment("evt_1"))
-	s.rules(right)
-	s.decide(event("evt_1", `{"id":"evt_1","type":"paid","payment":"evt_1","from":"bank","to":"wallet:1","amount":6,"asset":"EUR"}`))
-	require.Len(t, s.letters(), 1)
+	s.Decide(payment("evt_1"))
+	s.Rules(right)
+	s.Decide(event("evt_1", `{"id":"evt_1","type":"paid","payment":"evt_1","from":"bank","to":"wallet:1","amount":6,"asset":"EUR"}`))
+	require.Len(t, s.Stored(), 1)
 	c := s.job(func(o *compensator.Options) { o.Off = true })
 	s.run(c)
-	require.Empty(t, s.letters())
+	require.Empty(t, s.Stored())
 	s.exposes("stale_letters_deleted_total 1")
-	s.clean()
+	s.Clean()
 }
 
 func TestManyOfAGroup(t *testing.T) {
 	const many = 250 // some pages
 	s := newSystem(t, wrong)
-	s.decide(payments(many)...)
-	s.rules(right)
+	s.Decide(payments(many)...)
+	s.Rules(right)
 	s.age(soon)
 	s.run(s.job())
 	s.run(s.job())
