@@ -203,6 +203,7 @@ func TestAdvance(t *testing.T) {
 		require.NoError(t, err)
 		<-batch.Messages()
 		require.Equal(t, 1, s.advance().Open)
+		require.True(t, s.acknowledge().None(), "which does not cover what is lost later")
 		require.NoError(t, s.js.DeleteStream(t.Context(), stream.Events))
 		require.NoError(t, stream.Ensure(t.Context(), s.js, s.cat.Config.NATS))
 		require.Equal(t, []audit.Kind{audit.Gone, audit.Gone}, kinds(&s.advance().Report), "one, and what nobody had looked at")

@@ -54,7 +54,7 @@ func (a *auditor) earlier(ctx context.Context) error {
 	found, err := a.Pool.Query(ctx, `
 		SELECT stream_created, seq, at
 		FROM audit_marks
-		WHERE stream_created <> $1 AND acknowledged_at IS NULL
+		WHERE stream_created <> $1 AND NOT closed
 		ORDER BY stream_created DESC
 		LIMIT $2`, a.created, maxEarlier)
 	if err != nil {
@@ -114,8 +114,8 @@ func Acknowledge(ctx context.Context, pool *pgxpool.Pool, created time.Time, a d
 				          COALESCE((old.sum->>'restored')::timestamptz > COALESCE(old.acknowledged_at, '-infinity'), false) AS restored),
 			earlier AS (
 				UPDATE audit_marks
-				SET acknowledged_at = now()
-				WHERE stream_created <> $1 AND acknowledged_at IS NULL
+				SET closed = true
+				WHERE stream_created <> $1 AND NOT closed
 				RETURNING 1),
 			undecided AS (
 				DELETE FROM audit_open
