@@ -167,7 +167,7 @@ func (a *auditor) fix(ctx context.Context) error {
 	if !info.Created.Equal(created) {
 		return errors.New("the stream was created again meanwhile; start over")
 	}
-	a.created = created.UTC().Truncate(time.Microsecond)
+	a.created = stream.Incarnation(created)
 	a.now = info.TimeStamp
 	a.report.Stream.Created = a.created
 	a.report.Stream.First, a.report.Stream.Last = info.State.FirstSeq, info.State.LastSeq

@@ -102,7 +102,7 @@ func (a Acknowledged) None() bool { return a == Acknowledged{} }
 func Acknowledge(ctx context.Context, pool *pgxpool.Pool, created time.Time, a dedupe.Action) (Acknowledged, error) {
 	var done Acknowledged
 	a.Verb = dedupe.VerbAcknowledge
-	created = created.UTC().Truncate(time.Microsecond)
+	created = stream.Incarnation(created)
 	err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 		err := tx.QueryRow(ctx, `
 			WITH ours AS (

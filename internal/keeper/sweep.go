@@ -33,7 +33,7 @@ func (k *keeper) sweep(ctx context.Context, p *audit.Progress) (more bool, err e
 	if err != nil {
 		return false, fmt.Errorf("open stream %s: %w", stream.Events, err)
 	}
-	if !events.CachedInfo().Created.UTC().Truncate(time.Microsecond).Equal(p.Stream.Created) {
+	if !stream.Incarnation(events.CachedInfo().Created).Equal(p.Stream.Created) {
 		return true, nil // another stream than the one that was audited
 	}
 	s := &sweep{keeper: k, p: p, counts: map[string]int{}, sender: &resend.Sender{

@@ -32,7 +32,7 @@ func (k *keeper) trim(ctx context.Context, p *audit.Progress) error {
 	if err := k.watchBacklog(ctx, p, info); err != nil {
 		return err
 	}
-	created := info.Created.UTC().Truncate(time.Microsecond)
+	created := stream.Incarnation(info.Created)
 	if !created.Equal(p.Stream.Created) {
 		return nil // another stream than the one that was audited
 	}

@@ -197,5 +197,5 @@ func (s Store) incarnation(ctx context.Context) (time.Time, error) {
 	if err != nil {
 		return time.Time{}, fmt.Errorf("open stream %s: %w", stream.Events, err)
 	}
-	return events.CachedInfo().Created.UTC().Truncate(time.Microsecond), nil
+	return stream.Incarnation(events.CachedInfo().Created), nil
 }

@@ -31,7 +31,7 @@ func (r Repairer) Correct(ctx context.Context, key dedupe.Key, a dedupe.Action, 
 	if err != nil {
 		return nil, err
 	}
-	done := &Done{Event: msg.event}
+	done := &Done{}
 	if done.Decision, err = r.decide(msg.event); err != nil {
 		return nil, err
 	}
@@ -159,7 +159,7 @@ func (r Repairer) CorrectLetter(ctx context.Context, l *dlq.Letter, a dedupe.Act
 	if err != nil {
 		return nil, fmt.Errorf("correct by letter %d: %w: %w", l.Seq, dlq.ErrNoEnvelope, err)
 	}
-	done := &Done{Event: event}
+	done := &Done{}
 	if done.Decision, err = r.decide(event); err != nil {
 		return nil, err
 	}

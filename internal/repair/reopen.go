@@ -6,8 +6,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/onceledger/onceledger/internal/resend"
 	"github.com/onceledger/onceledger/pkg/dedupe"
-	"github.com/onceledger/onceledger/pkg/dlq"
 )
 
 // Reopen sends an event again that was completed without transfers, because a
@@ -40,7 +40,7 @@ func (r Repairer) Reopen(ctx context.Context, key dedupe.Key, a dedupe.Action, o
 	if err != nil {
 		return nil, err
 	}
-	done := &Done{Event: msg.event}
+	done := &Done{}
 	done.Decision, _ = r.Catalog.Decide(msg.event)
 	err = r.transact(ctx, o, func(tx pgx.Tx) error {
 		done.Row, err = dedupe.Reopen(ctx, tx, key, a)
@@ -57,8 +57,7 @@ func (r Repairer) Reopen(ctx context.Context, key dedupe.Key, a dedupe.Action, o
 
 // send stores the event's message again, and notes where it lies.
 func (r Repairer) send(ctx context.Context, row *dedupe.Row, m *stored) error {
-	letter := dlq.Letter{Header: m.Header, Data: m.Data}
-	msg, err := letter.Message(row.Redrives)
+	msg, err := resend.Again(m.Stored, row.Redrives)
 	if err != nil {
 		return err
 	}

@@ -12,10 +12,8 @@ package repair
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -23,6 +21,7 @@ import (
 
 	"github.com/onceledger/onceledger/internal/catalog"
 	"github.com/onceledger/onceledger/internal/postgres"
+	"github.com/onceledger/onceledger/internal/resend"
 	"github.com/onceledger/onceledger/internal/rules"
 	"github.com/onceledger/onceledger/internal/stream"
 	"github.com/onceledger/onceledger/pkg/dedupe"
@@ -63,8 +62,7 @@ type Options struct {
 
 // Done is what a repair did, or would do.
 type Done struct {
-	Row   *dedupe.Row
-	Event *envelope.Event
+	Row *dedupe.Row
 	// Decision is what today's rules say of the event.
 	Decision rules.Decision
 	// Reversed and Posted are the transfers of a correction; neither where
@@ -107,24 +105,18 @@ func (r Repairer) message(ctx context.Context, row *dedupe.Row) (*stored, error)
 	if err != nil {
 		return nil, fmt.Errorf("open stream %s: %w", stream.Events, err)
 	}
-	if !events.CachedInfo().Created.UTC().Truncate(time.Microsecond).Equal(row.StreamCreated) {
-		return nil, fmt.Errorf("read message of event %s: %w: the stream was created again", row.ID, ErrGone)
-	}
-	raw, err := envelope.ReadOne(ctx, r.JS, stream.Events, row.Seq)
-	if errors.Is(err, envelope.ErrNotStored) {
-		return nil, fmt.Errorf("read message of event %s: %w (sequence %d)", row.ID, ErrGone, row.Seq)
-	}
+	found, err := resend.Message(ctx, r.JS, stream.Incarnation(events.CachedInfo().Created), row)
 	if err != nil {
 		return nil, err
 	}
-	if sha256.Sum256(raw.Data) != row.BodyHash {
-		return nil, fmt.Errorf("read message of event %s: message %d has another body; run the audit", row.ID, row.Seq)
+	if found == nil {
+		return nil, fmt.Errorf("read message of event %s: %w (sequence %d)", row.ID, ErrGone, row.Seq)
 	}
-	event, err := envelope.Decode(raw.Header, raw.Data)
+	event, err := envelope.Decode(found.Header, found.Data)
 	if err != nil {
 		return nil, fmt.Errorf("read message %d: %w", row.Seq, err)
 	}
-	return &stored{event, raw}, nil
+	return &stored{event, found}, nil
 }
 
 // decide asks today's rules.

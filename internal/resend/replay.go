@@ -6,7 +6,6 @@ import (
 
 	"github.com/onceledger/onceledger/internal/audit"
 	"github.com/onceledger/onceledger/pkg/dedupe"
-	"github.com/onceledger/onceledger/pkg/envelope"
 )
 
 // Result is what became of one message.
@@ -70,11 +69,7 @@ func (r *Replay) undecided(ctx context.Context, list []Planned, results []Result
 		if p.Row == nil || p.Row.State == dedupe.Failed {
 			continue
 		}
-		var has *envelope.Stored
-		if p.Raw != nil {
-			has = p.Raw
-		}
-		seq, err := r.Undecided(ctx, p.Row, has, &r.letters, r.Note)
+		seq, err := r.Undecided(ctx, p.Row, p.Raw, &r.letters, r.Note)
 		if errors.Is(err, dedupe.ErrState) {
 			err = ErrElsewhere
 		}

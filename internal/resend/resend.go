@@ -17,7 +17,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -37,8 +36,8 @@ const (
 	publishTimeout = 10 * time.Second
 	// cleanTimeout bounds what is still done after a failure.
 	cleanTimeout = 5 * time.Second
-	// NamedEvents bounds the events that one recorded action names.
-	NamedEvents = 50
+	// namedEvents bounds the events that one recorded action names.
+	namedEvents = 50
 )
 
 // What keeps a message from being sent again.
@@ -109,22 +108,16 @@ func NewCopy(u audit.Unaccounted, raw *envelope.Stored) (*Copy, error) {
 	if err != nil {
 		return nil, &NoEventError{raw, err}
 	}
-	msg, err := again(raw.Header, raw.Data, event.Redrive+1)
+	msg, err := Again(raw, event.Redrive+1)
 	if err != nil {
 		return nil, err
 	}
 	return &Copy{Unaccounted: u, Raw: raw, msg: msg}, nil
 }
 
-// again is a message with the bytes and headers of a stored one, without what
-// the broker wrote.
-func again(h nats.Header, data []byte, n int) (*nats.Msg, error) {
-	letter := dlq.Letter{Header: nats.Header{}, Data: data}
-	for name, values := range h {
-		if !strings.HasPrefix(strings.ToLower(name), "nats-") {
-			letter.Header[name] = values
-		}
-	}
+// Again is a stored message as it is sent again for the n-th time.
+func Again(m *envelope.Stored, n int) (*nats.Msg, error) {
+	letter := dlq.Letter{Header: m.Header, Data: m.Data} // which knows what to leave out
 	return letter.Message(n)
 }
 
@@ -132,8 +125,8 @@ func again(h nats.Header, data []byte, n int) (*nats.Msg, error) {
 // transaction what is sent, and publishes: a record without its copies is
 // repeated, copies without their record are not explained. Of two copies with
 // one content the first is sent. still, asked after the claim, says which are to
-// be sent yet; both may be nil. The errors of publishing are in the copies, too. What
-// was not sent is free to be claimed again; what perhaps was, after a minute.
+// be sent yet; both may be nil. The errors of publishing are in the copies, too.
+// What was not sent is free to be claimed again; what perhaps was, after a minute.
 func (s *Sender) Send(ctx context.Context, copies []*Copy, record func(pgx.Tx, []*Copy) error, still func([]*Copy) ([]*Copy, error)) error {
 	chosen, err := s.claim(ctx, copies, record)
 	if err != nil {
@@ -272,7 +265,7 @@ func (d *Detail) Add(u audit.Unaccounted) {
 	}
 	d.Count++
 	d.Last = max(d.Last, u.Seq)
-	if len(d.Events) < NamedEvents {
+	if len(d.Events) < namedEvents {
 		d.Events = append(d.Events, Named{u.Seq, u.Key.Source, u.Key.ID})
 	}
 }

@@ -36,9 +36,10 @@ func (s *Sender) Undelivered(ctx context.Context) (time.Time, error) {
 
 // Undecided sends the event of a row again that waits, or whose attempt has
 // begun, and for which nothing will come: from its message, or else from has, a
-// delivery at hand, or from its dead letter. The row is made pending first, and the action recorded, so that
-// of two senders one does it: dedupe.ErrState means that somebody has come for
-// it, ErrNoBytes that there is nothing to send. It returns the copy's sequence.
+// delivery at hand, or from its dead letter. The row is made pending first, and
+// the action recorded, so that of two senders one does it: dedupe.ErrState means
+// that somebody has come for it, ErrNoBytes that there is nothing to send. It
+// returns the copy's sequence.
 func (s *Sender) Undecided(ctx context.Context, row *dedupe.Row, has *envelope.Stored, letters *Letters, note string) (uint64, error) {
 	from, err := s.Message(ctx, row)
 	if err == nil && from == nil && has != nil && sha256.Sum256(has.Data) == row.BodyHash {
@@ -53,7 +54,7 @@ func (s *Sender) Undecided(ctx context.Context, row *dedupe.Row, has *envelope.S
 	if from == nil {
 		return 0, fmt.Errorf("send event %s of %s again: %w", row.ID, row.Source, ErrNoBytes)
 	}
-	if _, err := again(from.Header, from.Data, 1); err != nil {
+	if _, err := Again(from, 1); err != nil {
 		return 0, fmt.Errorf("send event %s of %s again: %w: %w", row.ID, row.Source, ErrNoBytes, err)
 	}
 	err = pgx.BeginFunc(ctx, s.Pool, func(tx pgx.Tx) error {
@@ -62,7 +63,7 @@ func (s *Sender) Undecided(ctx context.Context, row *dedupe.Row, has *envelope.S
 	if err != nil {
 		return 0, err
 	}
-	msg, err := again(from.Header, from.Data, row.Redrives)
+	msg, err := Again(from, row.Redrives)
 	if err != nil {
 		return 0, err
 	}
@@ -78,20 +79,25 @@ func (s *Sender) Undecided(ctx context.Context, row *dedupe.Row, has *envelope.S
 
 // Message returns the message that row names, nil if the stream has it no more.
 func (s *Sender) Message(ctx context.Context, row *dedupe.Row) (*envelope.Stored, error) {
-	if !row.StreamCreated.Equal(s.Stream.Created) {
+	return Message(ctx, s.JS, s.Stream.Created, row)
+}
+
+// Message returns the message that row names, nil if the stream, whose
+// incarnation is created, has it no more.
+func Message(ctx context.Context, js jetstream.JetStream, created time.Time, row *dedupe.Row) (*envelope.Stored, error) {
+	if !row.StreamCreated.Equal(created) {
 		return nil, nil
 	}
-	raw, err := envelope.ReadOne(ctx, s.JS, stream.Events, row.Seq)
-	if errors.Is(err, envelope.ErrNotStored) {
+	found, err := envelope.ReadOne(ctx, js, stream.Events, row.Seq)
+	switch {
+	case errors.Is(err, envelope.ErrNotStored):
 		return nil, nil
-	}
-	if err != nil {
+	case err != nil:
 		return nil, err
-	}
-	if sha256.Sum256(raw.Data) != row.BodyHash {
+	case sha256.Sum256(found.Data) != row.BodyHash:
 		return nil, nil
 	}
-	return raw, nil
+	return found, nil
 }
 
 // Letters finds the letters of events whose message the stream has no more: a

@@ -45,8 +45,8 @@ func (r *reviewer) compareAll(ctx context.Context, messages []stored) error {
 		if row.State != dedupe.Completed && (row.State != dedupe.Failed || !ofTheRules[dlq.Reason(row.Reason)]) {
 			continue
 		}
-		d := &Difference{Seq: m.seq, Stored: m.at, Row: row, Event: m.event}
-		d.Decision, d.Rules = r.Catalog.Decide(m.event)
+		d := &Difference{Seq: m.seq, Stored: m.at, Row: row}
+		d.Decision, _ = r.Catalog.Decide(m.event)
 		list = append(list, d)
 		for _, each := range append([]*dedupe.Row{rows[keys[i]]}, corrected[keys[i]]...) {
 			if each.Outcome == dedupe.Applied {

@@ -16,7 +16,7 @@ func (r *reviewer) fix(ctx context.Context) error {
 		return err
 	}
 	info := events.CachedInfo()
-	r.created = info.Created.UTC().Truncate(time.Microsecond)
+	r.created = stream.Incarnation(info.Created)
 	r.trimmed = max(info.State.FirstSeq, 1)
 	r.sum.First, r.sum.Last = max(r.trimmed, r.Filter.From), info.State.LastSeq
 	if r.Filter.To != 0 {

@@ -13,7 +13,6 @@ package review
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -24,6 +23,7 @@ import (
 	"github.com/onceledger/onceledger/internal/rules"
 	"github.com/onceledger/onceledger/internal/stream"
 	"github.com/onceledger/onceledger/pkg/dedupe"
+	"github.com/onceledger/onceledger/pkg/dlq"
 	"github.com/onceledger/onceledger/pkg/envelope"
 	"github.com/onceledger/onceledger/pkg/ledger"
 )
@@ -52,8 +52,7 @@ type Filter struct {
 
 // selects reports whether the filter selects an event of this source and type.
 func (f Filter) selects(source, typ string) bool {
-	prefix, pattern := strings.CutSuffix(f.Type, "*")
-	return (f.Source == "" || f.Source == source) && (f.Type == "" || typ == f.Type || pattern && strings.HasPrefix(typ, prefix))
+	return (f.Source == "" || f.Source == source) && dlq.Matches(f.Type, typ)
 }
 
 // Kind says how an event differs.
@@ -88,12 +87,9 @@ type Difference struct {
 	// Seq is the event's own message in EVENTS, and Stored when it came.
 	Seq    uint64
 	Stored time.Time
-	// Row is the event's row, and Event its message.
-	Row   *dedupe.Row
-	Event *envelope.Event
-	// Decision is that of today's rules, whose version is Rules.
+	// Row is the event's row, and Decision that of today's rules.
+	Row      *dedupe.Row
 	Decision rules.Decision
-	Rules    int64
 	// Standing are the event's transfers that stand, and Changes what differs
 	// from them.
 	Standing []*ledger.Entry

@@ -14,6 +14,8 @@
 package stream
 
 import (
+	"time"
+
 	"errors"
 	"fmt"
 	"strings"
@@ -70,3 +72,7 @@ func (e SettingsError) Error() string {
 
 // Unwrap makes errors.Is(err, ErrSettings) and errors.Is(err, ErrRefused) hold.
 func (e SettingsError) Unwrap() error { return ErrSettings }
+
+// Incarnation tells one stream of a name from another: when it was created, in
+// the resolution of the database.
+func Incarnation(created time.Time) time.Time { return created.UTC().Truncate(time.Microsecond) }

@@ -341,6 +341,7 @@ func (l *loop) reread(ctx context.Context, row *dedupe.Row) (dedupe.Content, err
 		return row.Content, nil //nolint:nilerr // unreadable bytes mean what they meant
 	}
 	today := row.Content
-	today.Fingerprint, today.Rules = l.w.decide(event).Fingerprint, l.w.rulesVersion(event.Source)
+	d, version := l.w.cat.Decide(event)
+	today.Fingerprint, today.Rules = d.Fingerprint, version
 	return today, nil
 }

@@ -166,9 +166,9 @@ func (w *worker) openEvents(ctx context.Context) error {
 	return nil
 }
 
-// created is when a stream was created, in the database's resolution.
+// created is the incarnation of a stream.
 func created(s jetstream.Stream) time.Time {
-	return s.CachedInfo().Created.UTC().Truncate(time.Microsecond)
+	return stream.Incarnation(s.CachedInfo().Created)
 }
 
 // close gives every connection back.

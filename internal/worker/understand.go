@@ -59,7 +59,8 @@ func (w *worker) thinkOf(it *item) (a answer) {
 	if w.thinking != nil {
 		w.thinking(it.event)
 	}
-	return answer{decision: decision{w.decide(it.event), w.rulesVersion(it.event.Source)}}
+	d, version := w.cat.Decide(it.event)
+	return answer{decision: decision{d, version}}
 }
 
 // collect takes answers until all are there or one is overdue, and returns how

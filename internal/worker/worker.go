@@ -212,23 +212,10 @@ type events struct {
 // incarnation is when the stream was created that sequences belong to.
 func (w *worker) incarnation() time.Time { return w.events.Load().created }
 
-// decide lets the event's source say what it is.
-func (w *worker) decide(e *envelope.Event) rules.Decision {
-	d, _ := w.cat.Decide(e)
-	return d
-}
-
 // unreadable is the decision about an event that no rules can read: it means
 // its bytes, so that two different ones are never taken for one.
 func unreadable(reason dlq.Reason, data []byte, err error) rules.Decision {
 	return rules.Decision{Parked: reason, Err: err, Fingerprint: sha256.Sum256(data)}
-}
-
-func (w *worker) rulesVersion(source string) int64 {
-	if s, ok := w.cat.Sources[source]; ok {
-		return s.Rules.Version()
-	}
-	return 0
 }
 
 func (w *worker) budget(source string) config.Retry {

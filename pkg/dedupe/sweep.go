@@ -54,7 +54,8 @@ func findOverdue(ctx context.Context, q Querier, query string, p Position, after
 
 // SendAgain makes an overdue event pending, so that the copy of its message that
 // is to be published next decides it, and records the action, by default that of
-// the sweep. Its budget stays as it is. ErrState means that somebody has come for it since it was read.
+// the sweep. Its budget stays as it is. ErrState means that somebody has come for
+// it since it was read.
 func SendAgain(ctx context.Context, tx pgx.Tx, row *Row, a Action) error {
 	a.Verb = cmp.Or(a.Verb, VerbSweep)
 	err := tx.QueryRow(ctx, `

@@ -21,8 +21,8 @@ type Filter struct {
 func (f Filter) Selects(l *Letter) bool {
 	return (f.Reason == "" || l.Reason == f.Reason) &&
 		(f.Source == "" || l.Source == f.Source) &&
-		matches(f.EventID, l.EventID) &&
-		(f.Type == "" || matches(f.Type, l.EventType())) &&
+		Matches(f.EventID, l.EventID) &&
+		(f.Type == "" || Matches(f.Type, l.EventType())) &&
 		l.Seq >= f.From && (f.To == 0 || l.Seq <= f.To) &&
 		(f.Before.IsZero() || l.Parked.Before(f.Before)) &&
 		!l.Parked.Before(f.Since)
@@ -37,8 +37,9 @@ func (f Filter) subject() string {
 	return Subject(f.Reason, f.Source)
 }
 
-// matches compares with a whole value, or with a prefix that ends in *.
-func matches(pattern, value string) bool {
+// Matches compares with a whole value, or with a prefix that ends in *; an empty
+// pattern matches all.
+func Matches(pattern, value string) bool {
 	if prefix, ok := strings.CutSuffix(pattern, "*"); ok {
 		return strings.HasPrefix(value, prefix)
 	}
