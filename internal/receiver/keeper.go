@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -34,6 +35,9 @@ type keeper struct {
 	full      *telemetry.Outage
 
 	created time.Time
+	// mute is a publish that nobody answered, and no other since that was: a
+	// server that has lost its peers goes on to show the stream for long.
+	mute atomic.Bool
 }
 
 // run looks until ctx ends.
@@ -96,7 +100,9 @@ func (k *keeper) tell(err error) {
 		k.away.Down(err)
 		return
 	}
-	k.away.Up()
+	if !k.mute.Load() {
+		k.away.Up()
+	}
 }
 
 // observe notes what commits came to. While there is no connection, that is an
@@ -104,10 +110,12 @@ func (k *keeper) tell(err error) {
 func (k *keeper) observe(c committed) {
 	switch {
 	case c.err == nil:
+		k.mute.Store(false) // the next look says so
 		k.full.Up()
 	case errors.Is(c.err, errFull):
 		k.full.Down(c.err)
 	case errors.Is(c.err, errDeadline) && k.publisher.link.away() == nil:
+		k.mute.Store(true)
 		k.away.Down(c.err)
 	}
 }

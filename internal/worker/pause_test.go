@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"strings"
 	"sync"
 	"syscall"
@@ -35,8 +36,11 @@ func runPausedWorker() int {
 	var pause sync.Once // both loops wait in it: nothing commits before the stop
 	w.between = func() {
 		pause.Do(func() {
+			goes := make(chan os.Signal, 1)
+			signal.Notify(goes, syscall.SIGCONT)
 			fmt.Println("between")
 			_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+			<-goes // this thread may run on for a moment before the stop reaches it
 		})
 	}
 	if err := w.run(context.Background()); err != nil {
