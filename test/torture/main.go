@@ -17,10 +17,13 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
+	"github.com/onceledger/onceledger/test/torture/breakage"
 	"github.com/onceledger/onceledger/test/torture/fault"
+	"github.com/onceledger/onceledger/test/torture/report"
 	"github.com/onceledger/onceledger/test/torture/stage"
 )
 
@@ -35,8 +38,17 @@ func command() int {
 	plan := flag.String("plan", "mixed", "mixed; cluster: NATS as three servers, whose leader is killed; restore: Postgres is restored from an older backup")
 	rate := flag.Int("rate", 700, "deliveries a second")
 	out := flag.String("out", "", "folder for history, logs and report; default: a new one below the temporary folder")
+	broken := flag.String("break", "", "break the product first: "+strings.Join(breakage.Names(), ", ")+"; the run then has to find it, and ends with 0 if it does")
 	show := flag.Bool("show", false, "print the plan of a seed and end")
+	publish := flag.String("publish", "", "write the figures of the reports in the folder -out into this Markdown file, between its torture:begin and torture:end marks, and end")
 	flag.Parse()
+	if *publish != "" {
+		if err := report.Publish(*publish, *out); err != nil {
+			fmt.Fprintln(os.Stderr, "torture:", err)
+			return 2
+		}
+		return 0
+	}
 
 	if *seed == 0 {
 		*seed = uint64(rand.Uint32()) //nolint:gosec // a seed is no secret
@@ -56,7 +68,14 @@ func command() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends the process, and the kernel its children
-	result, err := torture(ctx, options{seed: *seed, length: length, plan: *plan, rate: *rate, out: dir})
+	o := options{seed: *seed, length: length, plan: *plan, rate: *rate, out: dir}
+	if *broken != "" {
+		if o.broken = breakage.Named(*broken); o.broken == nil {
+			fmt.Fprintf(os.Stderr, "torture: %q is no breakage\n", *broken)
+			return 2
+		}
+	}
+	result, err := torture(ctx, o)
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "torture: seed %d: %v\n", *seed, err)
 		return 2
@@ -70,7 +89,7 @@ func command() int {
 		return 2
 	}
 	fmt.Print(result)
-	if len(result.Faulty()) > 0 {
+	if (len(result.Faulty()) > 0) != (o.broken != nil) {
 		return 1
 	}
 	return 0
@@ -79,13 +98,17 @@ func command() int {
 // folder makes the folder of a run, empty.
 func folder(out string, seed uint64) (string, error) {
 	if out == "" {
-		return os.MkdirTemp("", fmt.Sprintf("onceledger-torture-%d-", seed))
+		out, err := os.MkdirTemp("", fmt.Sprintf("onceledger-torture-%d-", seed))
+		if err != nil {
+			return "", err
+		}
+		return out, os.Chmod(out, 0o755) //nolint:gosec // Postgres's user must pass through; what is secret in it is 0600
 	}
 	out, err := filepath.Abs(out)
 	if err != nil {
 		return "", err
 	}
-	if err := os.MkdirAll(out, 0o755); err != nil { //nolint:gosec // it holds no secret but the configuration, which is 0600
+	if err := os.MkdirAll(out, 0o755); err != nil {
 		return "", err
 	}
 	if list, err := os.ReadDir(out); err != nil || len(list) > 0 {

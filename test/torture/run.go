@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/onceledger/onceledger/test/torture/breakage"
 	"github.com/onceledger/onceledger/test/torture/check"
 	"github.com/onceledger/onceledger/test/torture/client"
 	"github.com/onceledger/onceledger/test/torture/fault"
@@ -29,16 +30,21 @@ const (
 	// restLimit bounds the time until nothing waits any more: what nothing comes
 	// for is sent again a minute later.
 	restLimit = 4 * time.Minute
+	// brokenRestLimit is for a product broken on purpose, which may never rest.
+	brokenRestLimit = 80 * time.Second
+	// swept is the note of the sweep's record when it sends again what was answered
+	// and has no outcome: which never happens unless a database is restored.
+	swept = "accepted, answered, and without an outcome"
 )
 
 // options are one run's.
 type options struct {
-	seed    uint64
-	length  time.Duration
-	plan    string // mixed, cluster or restore
-	rate    int
-	out     string
-	overlay string
+	seed   uint64
+	length time.Duration
+	plan   string // mixed, cluster or restore
+	rate   int
+	out    string
+	broken *breakage.Breakage // nil: as it is
 }
 
 // run is one run of a plan.
@@ -70,14 +76,39 @@ func torture(ctx context.Context, o options) (*report.Report, error) {
 	}
 	r.report = &report.Report{Seed: o.seed, Plan: o.plan, Started: r.began.UTC(), Seconds: o.length.Seconds(), Faults: len(plan), Version: version(ctx)}
 	r.say("%s plan, seed %d: %d faults in %s, %d deliveries/s; everything is kept in %s", o.plan, o.seed, len(plan), o.length, o.rate, o.out)
+	overlay := ""
+	if o.broken != nil {
+		r.report.Broken = o.broken.Name
+		r.say("broken on purpose: %s", o.broken.What)
+		if overlay, err = r.breakIt(ctx); err != nil {
+			return nil, err
+		}
+	}
 	r.stage, err = stage.Open(ctx, stage.Options{
-		Out: o.out, Receivers: receivers, Workers: workers, Cluster: o.plan == "cluster", Overlay: o.overlay, Say: r.say,
+		Out: o.out, Receivers: receivers, Workers: workers, Cluster: o.plan == "cluster", Overlay: overlay, Say: r.say,
 	})
 	if err == nil {
 		r.say("started %d receivers, %d workers and their services", receivers, workers)
 		err = r.play(ctx, plan)
 	}
-	return r.report, errors.Join(err, r.stage.Close(context.WithoutCancel(ctx)))
+	err = errors.Join(err, r.stage.Close(context.WithoutCancel(ctx)))
+	if err == nil && len(r.report.Faulty()) == 0 {
+		err = r.stage.Remove()
+	}
+	return r.report, err
+}
+
+// breakIt writes the changed sources, and returns what the compiler needs.
+func (r *run) breakIt(ctx context.Context) (overlay string, err error) {
+	root, err := stage.Root(ctx)
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Join(r.out, "broken")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return "", fmt.Errorf("make folder: %w", err)
+	}
+	return r.broken.Overlay(root, dir)
 }
 
 // play does the harm while the senders send, heals everything, and looks.
@@ -134,7 +165,7 @@ func (r *run) settle(ctx context.Context) error {
 		return err
 	}
 	for range 2 {
-		if err := r.rest(ctx); err != nil {
+		if err := r.rest(ctx); err != nil || r.report.Stuck != "" {
 			return err
 		}
 		out, err := r.stage.Command(ctx, "last", "dlq", "redrive", "--all", "--yes", "--rate", "5000", "--note", "torture, at the end").CombinedOutput()
@@ -154,8 +185,11 @@ func (r *run) rest(ctx context.Context) error {
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }() // nothing was written
 	var waiting int
-	stuck := ""
-	for until := time.Now().Add(restLimit); time.Now().Before(until); <-time.After(200 * time.Millisecond) {
+	stuck, limit := "", restLimit
+	if r.broken != nil {
+		limit = brokenRestLimit
+	}
+	for until := time.Now().Add(limit); time.Now().Before(until); <-time.After(200 * time.Millisecond) {
 		consumer, err := r.stage.JS().Consumer(ctx, "EVENTS", "worker")
 		if err != nil {
 			return fmt.Errorf("look at the consumer: %w", err)
@@ -188,6 +222,10 @@ func (r *run) look(ctx context.Context, sent client.Result) error {
 	}
 	r.report.Verdict = check.Compare(r.traffic, sent.Acked, state)
 	r.report.Messages = state.Messages
+	err = conn.QueryRow(ctx, `SELECT coalesce(sum((detail->>'count')::int), 0) FROM actions WHERE verb = 'sweep' AND note = $1`, swept).Scan(&r.report.Swept)
+	if err != nil {
+		return fmt.Errorf("read the sweep's record: %w", err)
+	}
 	if r.report.Deadlocks, err = occurrences(r.stage.PostgresLog(), "deadlock detected"); err != nil {
 		return err
 	}

@@ -54,7 +54,6 @@ type Senders struct {
 	next    int
 	result  Result
 	lastAck time.Time
-	wrong   error
 }
 
 // Result is what became of the deliveries.

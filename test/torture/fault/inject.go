@@ -237,7 +237,7 @@ func (i *Injector) redrive(ctx context.Context, f Fault) error {
 		if err := os.WriteFile(i.Stage.Order(name), []byte(f.Point+" kill"), 0o600); err != nil {
 			return fmt.Errorf("write order: %w", err)
 		}
-		defer os.Remove(i.Stage.Order(name))
+		defer func() { _ = os.Remove(i.Stage.Order(name)) }() // it is gone where it was obeyed
 	}
 	ctx, cancel := context.WithTimeout(ctx, redriveLimit)
 	defer cancel()

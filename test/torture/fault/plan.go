@@ -194,6 +194,9 @@ func (w *writer) sleep() time.Duration {
 
 func (w *writer) service(name string) Fault {
 	f := Fault{Target: name, Kind: pick(w, Kill, Kill, Kill, Freeze, Restart), For: w.between(0, 3)}
+	if f.Kind == Freeze {
+		f.For = w.between(1, 7) // longer than a publish, a statement or a claim may take
+	}
 	if w.rng.IntN(8) == 0 {
 		f.For = w.between(5, 10)
 	}
@@ -215,7 +218,7 @@ func (w *writer) cable() Fault {
 	if !w.Cluster {
 		cables = append(cables, "worker-nats", "receiver-nats")
 	}
-	f := Fault{Target: pick(w, cables...), Kind: pick(w, Cut, Delay, Swallow), For: w.between(0, 4)}
+	f := Fault{Target: pick(w, cables...), Kind: pick(w, Cut, Delay, Swallow), For: w.between(0, 7)}
 	if f.Kind == Delay {
 		f.Size = 50 + w.rng.IntN(500)
 	}

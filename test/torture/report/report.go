@@ -19,9 +19,11 @@ const listed = 20
 
 // Report is one run. Its JSON is what docs/reliability.md is made from.
 type Report struct {
-	Seed    uint64    `json:"seed"`
-	Plan    string    `json:"plan"`
-	Version string    `json:"version"`
+	Seed    uint64 `json:"seed"`
+	Plan    string `json:"plan"`
+	Version string `json:"version"`
+	// Broken is what was broken in the product on purpose.
+	Broken  string    `json:"broken,omitempty"`
 	Started time.Time `json:"started"`
 	// Seconds is how long harm was done, WallSeconds how long the run took.
 	Seconds     float64 `json:"seconds"`
@@ -41,10 +43,13 @@ type Report struct {
 	Rest  time.Duration `json:"rest_ns"`
 	Stuck string        `json:"stuck"`
 
-	Verdict   *check.Verdict `json:"verdict"`
-	Deadlocks int            `json:"deadlocks"`
-	Panics    int            `json:"panics"`
-	Audit     Audit          `json:"audit"`
+	Verdict *check.Verdict `json:"verdict"`
+	// Swept are deliveries that were answered without an outcome, and sent again by
+	// the sweep: none, unless an older database was restored.
+	Swept     int   `json:"swept"`
+	Deadlocks int   `json:"deadlocks"`
+	Panics    int   `json:"panics"`
+	Audit     Audit `json:"audit"`
 }
 
 // Audit is what `onceledger audit --json` says.
@@ -103,6 +108,9 @@ func (r *Report) Faulty() []string {
 		}
 	}
 	add(len(r.Stuck), "it did not come to rest: %s", r.Stuck)
+	if r.Plan != "restore" {
+		add(r.Swept, "%d deliveries were answered without an outcome, before the sweep sent them again", r.Swept)
+	}
 	add(r.Deadlocks, "%d deadlocks in Postgres' log", r.Deadlocks)
 	add(r.Panics, "%d panics or data races in the programs' logs", r.Panics)
 	for _, each := range r.Ended {
@@ -122,6 +130,9 @@ func (r *Report) String() string {
 		fmt.Fprintf(&b, "  %-12s %s\n", name, fmt.Sprintf(format, args...))
 	}
 	fmt.Fprintf(&b, "\nTorture, %s plan, seed %d, %s, version %s\n\n", r.Plan, r.Seed, time.Duration(r.Seconds*float64(time.Second)), r.Version)
+	if r.Broken != "" {
+		line("broken", "%s, on purpose", r.Broken)
+	}
 	line("kills", "%d: %s", r.Total(), counts(r.Kills))
 	for _, component := range slices.Sorted(maps.Keys(r.Done)) {
 		kinds := map[string]int{}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -18,18 +19,27 @@ import (
 // orderEnv is what internal/faultpoint reads in a build with the tag torture.
 const orderEnv = "ONCELEDGER_FAULTPOINT"
 
-// build compiles the three programs with their fault points.
-func (s *Stage) build(ctx context.Context) error {
+// Root is the folder of the project that is tested.
+func Root(ctx context.Context) (string, error) {
 	root, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/onceledger/onceledger").Output()
 	if err != nil {
-		return fmt.Errorf("find the project: run this below test/torture: %w", err)
+		return "", fmt.Errorf("find the project: run this below test/torture: %w", err)
+	}
+	return strings.TrimSpace(string(root)), nil
+}
+
+// build compiles the three programs with their fault points.
+func (s *Stage) build(ctx context.Context) error {
+	root, err := Root(ctx)
+	if err != nil {
+		return err
 	}
 	args := []string{"build", "-tags", "torture", "-o", s.binary("") + "/"}
 	if s.options.Overlay != "" {
 		args = append(args, "-overlay", s.options.Overlay)
 	}
 	cmd := exec.CommandContext(ctx, "go", append(args, "./cmd/receiver", "./cmd/worker", "./cmd/onceledger")...)
-	cmd.Dir = string(root[:len(root)-1])
+	cmd.Dir = root
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("build programs: %w\n%s", err, out)
 	}

@@ -124,7 +124,7 @@ func Open(ctx context.Context, o Options) (*Stage, error) {
 }
 
 func (s *Stage) startServices(ctx context.Context) (err error) {
-	options := devstack.Options{}
+	options := devstack.Options{Dir: filepath.Join(s.options.Out, "stack"), Small: true}
 	if s.options.Cluster {
 		if s.nodes, options.NATSURL, err = startCluster(ctx, s.options.Out); err != nil {
 			return err
@@ -265,7 +265,16 @@ func (s *Stage) PostgresData() string { return filepath.Join(s.stack.Dir(), "pos
 // PostgresLog is the server's log.
 func (s *Stage) PostgresLog() string { return filepath.Join(s.stack.Dir(), "logs", "postgres.log") }
 
-// Close stops everything, each before what it depends on, and removes the data.
+// Remove deletes the data of a stage that is closed; the logs stay.
+func (s *Stage) Remove() error {
+	var errs []error
+	for _, name := range []string{"stack/postgres", "stack/postgres.backup", "stack/nats", "stack/redis", "nats-1", "nats-2", "nats-3", "bin"} {
+		errs = append(errs, os.RemoveAll(filepath.Join(s.options.Out, name)))
+	}
+	return errors.Join(errs...)
+}
+
+// Close stops everything, each before what it depends on.
 func (s *Stage) Close(ctx context.Context) error {
 	var errs []error
 	for _, p := range s.programs {

@@ -32,7 +32,7 @@ var shares = []struct {
 	{30, func(s *Stream) { s.emit(0, s.unmatched()) }},
 	{12, func(s *Stream) { s.emit(0, s.testCharge()) }},
 	{12, (*Stream).purse},
-	{12, func(s *Stream) { s.emit(0, s.refused()) }},
+	{30, func(s *Stream) { s.emit(0, s.refused()) }},
 	{4, func(s *Stream) { s.emit(0, s.keyless()) }},
 	{12, func(s *Stream) { s.emit(0, s.forged()) }},
 }

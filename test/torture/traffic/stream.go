@@ -127,7 +127,11 @@ func (q queue) Less(i, j int) bool {
 	return q[i].at < q[j].at || q[i].at == q[j].at && q[i].order < q[j].order
 }
 func (q queue) Swap(i, j int) { q[i], q[j] = q[j], q[i] }
-func (q *queue) Push(x any)   { *q = append(*q, x.(due)) }
+
+// Push and Pop are what container/heap wants.
+func (q *queue) Push(x any) { *q = append(*q, x.(due)) }
+
+// Pop returns the last one, where the heap has put the first.
 func (q *queue) Pop() any {
 	old := *q
 	last := old[len(old)-1]
