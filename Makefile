@@ -22,7 +22,7 @@ run: setup build ## Install what is missing, build, and run everything here (DAT
 
 # With -k a fault of the linter does not hide those of the tests.
 test: setup-test ## Install what is missing and run every check and test (PKG=./...)
-	@$(MAKE) --no-print-directory -k fmt-check vet lint go-test bench-smoke
+	@$(MAKE) --no-print-directory -k fmt-check vet lint model go-test bench-smoke
 
 demo: setup build ## 20,000 deliveries with resends, conflicts and a killed worker, counted to the cent
 	@exec .bin/onceledger demo $(ARGS)

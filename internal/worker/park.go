@@ -2,7 +2,6 @@ package worker
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/onceledger/onceledger/internal/faultpoint"
@@ -34,7 +33,7 @@ func (l *loop) park(ctx context.Context, items []*item) {
 			it.wait(jitter(letterDelay))
 			continue
 		}
-		letters = append(letters, dedupe.Parking{No: it.row.No, Seq: it.row.Seq, Letter: seq})
+		letters = append(letters, dedupe.Parking{No: it.row.No, Attempt: it.row.Attempt, Redrives: it.row.Redrives, Letter: seq})
 		stored = append(stored, it)
 	}
 	if len(stored) == 0 {
@@ -63,7 +62,7 @@ func (l *loop) letter(ctx context.Context, it *item) (uint64, error) {
 	defer cancel()
 	return dlq.Park(ctx, l.w.js, dlq.Letter{
 		// Two workers that see one failed row store one letter.
-		Once:   fmt.Sprintf("%d/%d/%x", it.row.No, it.row.Redrives, it.content.BodyHash[:8]),
+		Once:   it.row.LetterName(it.content.BodyHash),
 		Source: it.row.Source, EventID: it.row.ID, Variant: it.row.Variant,
 		Reason: dlq.Reason(it.row.Reason), Error: it.row.Error, Attempts: it.row.Attempts,
 		FirstSeen: it.stored, OriginSeq: it.seq,
