@@ -39,9 +39,14 @@ func command() int {
 	rate := flag.Int("rate", 700, "deliveries a second")
 	out := flag.String("out", "", "folder for history, logs and report; default: a new one below the temporary folder")
 	broken := flag.String("break", "", "break the product first: "+strings.Join(breakage.Names(), ", ")+"; the run then has to find it, and ends with 0 if it does")
+	list := flag.Bool("list", false, "print the names that -break knows and end")
 	show := flag.Bool("show", false, "print the plan of a seed and end")
 	publish := flag.String("publish", "", "write the figures of the reports in the folder -out into this Markdown file, between its torture:begin and torture:end marks, and end")
 	flag.Parse()
+	if *list {
+		fmt.Println(strings.Join(breakage.Names(), "\n"))
+		return 0
+	}
 	if *publish != "" {
 		if err := report.Publish(*publish, *out); err != nil {
 			fmt.Fprintln(os.Stderr, "torture:", err)

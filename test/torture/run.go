@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -32,9 +33,6 @@ const (
 	restLimit = 4 * time.Minute
 	// brokenRestLimit is for a product broken on purpose, which may never rest.
 	brokenRestLimit = 80 * time.Second
-	// swept is the note of the sweep's record when it sends again what was answered
-	// and has no outcome: which never happens unless a database is restored.
-	swept = "accepted, answered, and without an outcome"
 )
 
 // options are one run's.
@@ -173,7 +171,43 @@ func (r *run) settle(ctx context.Context) error {
 			return fmt.Errorf("redrive what is parked: %w\n%s", err, out)
 		}
 	}
+	if err := r.rest(ctx); err != nil || r.report.Stuck != "" {
+		return err
+	}
+	return r.tidy(ctx)
+}
+
+// tidy lets the operator's command meet the letters that a redrive or a worker
+// which died left behind. It deletes them, as the workers do once an hour: their
+// events are decided, and have other letters or none.
+func (r *run) tidy(ctx context.Context) error {
+	state, err := r.read(ctx)
+	if err != nil {
+		return err
+	}
+	stale := state.Unnamed()
+	r.report.Stale = len(stale)
+	for len(stale) > 0 {
+		n := min(len(stale), 500)
+		args := []string{"dlq", "redrive", "--yes", "--note", "torture, stale"}
+		for _, seq := range stale[:n] {
+			args = append(args, strconv.FormatUint(seq, 10))
+		}
+		if out, err := r.stage.Command(ctx, "last", args...).CombinedOutput(); err != nil {
+			return fmt.Errorf("tidy stale letters: %w\n%s", err, out)
+		}
+		stale = stale[n:]
+	}
 	return r.rest(ctx)
+}
+
+func (r *run) read(ctx context.Context) (*check.State, error) {
+	conn, err := r.stage.Postgres(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read the ledger: %w", err)
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }() // nothing was written
+	return check.Read(ctx, conn, r.stage.JS())
 }
 
 // rest waits until the stream has been answered for and no row waits. What does
@@ -211,21 +245,13 @@ func (r *run) rest(ctx context.Context) error {
 
 // look asks every oracle.
 func (r *run) look(ctx context.Context, sent client.Result) error {
-	conn, err := r.stage.Postgres(ctx)
-	if err != nil {
-		return fmt.Errorf("read the ledger: %w", err)
-	}
-	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }() // nothing was written
-	state, err := check.Read(ctx, conn, r.stage.JS())
+	state, err := r.read(ctx)
 	if err != nil {
 		return err
 	}
+	r.report.Swept = state.Swept
 	r.report.Verdict = check.Compare(r.traffic, sent.Acked, state)
 	r.report.Messages = state.Messages
-	err = conn.QueryRow(ctx, `SELECT coalesce(sum((detail->>'count')::int), 0) FROM actions WHERE verb = 'sweep' AND note = $1`, swept).Scan(&r.report.Swept)
-	if err != nil {
-		return fmt.Errorf("read the sweep's record: %w", err)
-	}
 	if r.report.Deadlocks, err = occurrences(r.stage.PostgresLog(), "deadlock detected"); err != nil {
 		return err
 	}

@@ -267,11 +267,9 @@ func (c *comparison) books() {
 
 // deadLetters: every failed event names its letter, and every letter is named.
 func (c *comparison) deadLetters() {
-	named := map[uint64]bool{}
 	for k, r := range c.rows {
 		switch r.state {
 		case "failed":
-			named[r.letter] = true
 			if l, ok := c.letters[r.letter]; !ok {
 				c.lost("event %s: %s, its letter %d is not in DLQ", k, r, r.letter)
 			} else if l.key != k || l.reason != r.reason {
@@ -281,10 +279,9 @@ func (c *comparison) deadLetters() {
 			c.lost("event %s: still %s", k, r)
 		}
 	}
-	for seq, l := range c.letters {
-		if !named[seq] {
-			c.odd("letter %d of %s (%s): no failed event names it, its row is %s with letter %d",
-				seq, l.key, l.reason, c.rows[l.key], c.rows[l.key].letter)
-		}
+	for _, seq := range c.Unnamed() {
+		l := c.letters[seq]
+		c.odd("letter %d of %s (%s): no failed event names it, its row is %s with letter %d",
+			seq, l.key, l.reason, c.rows[l.key], c.rows[l.key].letter)
 	}
 }

@@ -9,6 +9,7 @@ package check
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -57,6 +58,30 @@ type State struct {
 	stored     map[client.Body]bool
 	// Messages is how many EVENTS holds.
 	Messages int
+	// Swept is how many messages the sweep has sent again because they were
+	// answered and their events had no outcome.
+	Swept int
+}
+
+// swept is the note of the sweep's record about those.
+const swept = "accepted, answered, and without an outcome"
+
+// Unnamed returns the letters that no failed event names.
+func (s *State) Unnamed() []uint64 {
+	named := map[uint64]bool{}
+	for _, r := range s.rows {
+		if r.state == "failed" {
+			named[r.letter] = true
+		}
+	}
+	var list []uint64
+	for seq := range s.letters {
+		if !named[seq] {
+			list = append(list, seq)
+		}
+	}
+	slices.Sort(list)
+	return list
 }
 
 // Read reads Postgres, and both streams whole.
@@ -70,6 +95,9 @@ func Read(ctx context.Context, conn *pgx.Conn, js jetstream.JetStream) (*State, 
 		func() error { return s.readTransfers(ctx, conn) },
 		func() error { return s.readAccounts(ctx, conn) },
 		func() error { return conn.QueryRow(ctx, `SELECT count(*) FROM operations`).Scan(&s.reserved) },
+		func() error {
+			return conn.QueryRow(ctx, `SELECT coalesce(sum((detail->>'count')::int), 0) FROM actions WHERE verb = 'sweep' AND note = $1`, swept).Scan(&s.Swept)
+		},
 		func() error {
 			return each(ctx, js, "EVENTS", func(m jetstream.Msg, _ uint64) {
 				s.Messages++

@@ -44,6 +44,9 @@ type Report struct {
 	Stuck string        `json:"stuck"`
 
 	Verdict *check.Verdict `json:"verdict"`
+	// Stale are letters that deaths left behind, of events that have other ones: the
+	// operator's command deletes what it meets of them, as the workers do each hour.
+	Stale int `json:"stale"`
 	// Swept are deliveries that were answered without an outcome, and sent again by
 	// the sweep: none, unless an older database was restored.
 	Swept     int   `json:"swept"`

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/onceledger/onceledger/internal/devstack"
-	"github.com/onceledger/onceledger/internal/local"
 )
 
 // nodes is how many servers a cluster has: the fewest that outlive the loss of one.
@@ -29,7 +28,7 @@ type node struct {
 // startCluster starts three servers that know each other, and returns the
 // address of all.
 func startCluster(ctx context.Context, out string) ([]*node, string, error) {
-	ports, err := local.Ports("127.0.0.1:9100", 3*nodes)
+	ports, err := ports(3 * nodes)
 	if err != nil {
 		return nil, "", err
 	}

@@ -177,8 +177,7 @@ func (s *Stage) prepare(ctx context.Context) error {
 }
 
 func (s *Stage) startPrograms(ctx context.Context) error {
-	first := firstPort + mathrand.IntN(lastPort-firstPort) //nolint:gosec // a port is no secret
-	ports, err := local.Ports(fmt.Sprintf("127.0.0.1:%d", first), 2*s.options.Receivers+s.options.Workers)
+	ports, err := ports(2*s.options.Receivers + s.options.Workers)
 	if err != nil {
 		return err
 	}
@@ -209,6 +208,20 @@ func (s *Stage) startPrograms(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// ports returns free addresses, far from where other runs look for theirs.
+func ports(n int) (list []string, err error) {
+	var free local.Ports
+	first := firstPort + mathrand.IntN(lastPort-firstPort) //nolint:gosec // a port is no secret
+	for range n {
+		address, err := free.Take(fmt.Sprintf("127.0.0.1:%d", first))
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, address)
+	}
+	return list, nil
 }
 
 // env is what a program is told of the services: the near ends of the proxies.
