@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/onceledger/onceledger/internal/catalog"
+	"github.com/onceledger/onceledger/internal/faultpoint"
 	"github.com/onceledger/onceledger/internal/provider"
 	"github.com/onceledger/onceledger/internal/telemetry"
 	"github.com/onceledger/onceledger/pkg/envelope"
@@ -103,7 +104,9 @@ func (s *Server) store(r *http.Request, event *envelope.Event) (joined bool, err
 		if err != nil {
 			return err
 		}
+		faultpoint.Reach(faultpoint.Unstored)
 		_, err = s.publisher.publish(msg)
+		faultpoint.Reach(faultpoint.Stored)
 		return err
 	}
 	if event.Fault != "" {

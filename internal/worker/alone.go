@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/onceledger/onceledger/internal/faultpoint"
 	"github.com/onceledger/onceledger/internal/stream"
 	"github.com/onceledger/onceledger/internal/telemetry"
 	"github.com/onceledger/onceledger/pkg/dedupe"
@@ -38,6 +39,7 @@ func (l *loop) alone(ctx context.Context, it *item, cause error) error {
 	if err != nil || it.fate != undecided {
 		return err
 	}
+	faultpoint.Reach(faultpoint.Begun)
 	if !it.understood || it.fault != nil {
 		it.understood, it.fault = false, nil
 		l.understand(ctx, []*item{it})

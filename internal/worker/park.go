@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/onceledger/onceledger/internal/faultpoint"
 	"github.com/onceledger/onceledger/internal/telemetry"
 	"github.com/onceledger/onceledger/pkg/dedupe"
 	"github.com/onceledger/onceledger/pkg/dlq"
@@ -25,6 +26,7 @@ func (l *loop) park(ctx context.Context, items []*item) {
 			it.wait(jitter(letterDelay))
 			continue
 		}
+		faultpoint.Reach(faultpoint.Unlettered)
 		seq, err := l.letter(ctx, it)
 		l.w.letters.told(err)
 		if err != nil {
@@ -37,6 +39,7 @@ func (l *loop) park(ctx context.Context, items []*item) {
 	if len(stored) == 0 {
 		return
 	}
+	faultpoint.Reach(faultpoint.Lettered)
 	err := l.retry(ctx, func(ctx context.Context) error { return dedupe.Parked(ctx, l.w.pool, letters) })
 	if err != nil {
 		if verdictOf(err) == unavailable {
@@ -47,6 +50,7 @@ func (l *loop) park(ctx context.Context, items []*item) {
 		}
 		return
 	}
+	faultpoint.Reach(faultpoint.Parked)
 	for _, it := range stored {
 		l.w.metrics.parked.WithLabelValues(it.key.Source, it.row.Reason).Inc()
 		l.logParked(it)

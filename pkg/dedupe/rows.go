@@ -251,15 +251,16 @@ func Parked(ctx context.Context, q Execer, letters []Parking) error {
 		attempts[i], redrives[i] = int32(l.Attempt), int32(l.Redrives) //nolint:gosec // both are few
 	}
 	var b pgx.Batch
-	// Locked in order first: an UPDATE alone takes the rows in the order of its
-	// plan, and two plans wait for each other in a circle.
+	// Locked first, in the key order that every lock of several rows has: an UPDATE
+	// alone takes them in the order of its plan, and two orders wait for each other
+	// in a circle.
 	b.Queue(`
 		WITH open AS (
 			SELECT e.no, l.letter
 			FROM unnest($1::bigint[], $2::integer[], $3::integer[], $4::bigint[]) AS l (no, attempt, redrives, letter)
 			JOIN events e USING (no, attempt, redrives)
 			WHERE e.state = 'failed' AND e.dlq_seq IS NULL
-			ORDER BY e.no
+			ORDER BY e.source, e.event_id, e.variant
 			FOR NO KEY UPDATE OF e)
 		UPDATE events e
 		SET dlq_seq = open.letter

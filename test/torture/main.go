@@ -1,0 +1,118 @@
+// Command torture tries to prove onceledger wrong: it plays a plan of harm to a
+// system of real processes while providers send, resend and contradict
+// themselves, and holds what is left against an independent model.
+//
+//	go run . -minutes 5 -seed 42
+//
+// It ends with 1 when anything was lost, doubled or unexplained, and with 2 when
+// the run could not come to its end.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/onceledger/onceledger/test/torture/breakage"
+	"github.com/onceledger/onceledger/test/torture/fault"
+	"github.com/onceledger/onceledger/test/torture/report"
+	"github.com/onceledger/onceledger/test/torture/stage"
+)
+
+func main() {
+	stage.Main()
+	os.Exit(command())
+}
+
+func command() int {
+	minutes := flag.Float64("minutes", 1.5, "for how long harm is done; the end takes another minute or two")
+	seed := flag.Uint64("seed", 0, "what decides harm and traffic; 0 draws one, which is printed")
+	plan := flag.String("plan", "mixed", "mixed; cluster: NATS as three servers, whose leader is killed; restore: Postgres is restored from an older backup")
+	rate := flag.Int("rate", 700, "deliveries a second")
+	out := flag.String("out", "", "folder for history, logs and report; default: a new one below the temporary folder")
+	broken := flag.String("break", "", "break the product first: "+strings.Join(breakage.Names(), ", ")+"; the run then has to find it, and ends with 0 if it does")
+	show := flag.Bool("show", false, "print the plan of a seed and end")
+	publish := flag.String("publish", "", "write the figures of the reports in the folder -out into this Markdown file, between its torture:begin and torture:end marks, and end")
+	flag.Parse()
+	if *publish != "" {
+		if err := report.Publish(*publish, *out); err != nil {
+			fmt.Fprintln(os.Stderr, "torture:", err)
+			return 2
+		}
+		return 0
+	}
+
+	if *seed == 0 {
+		*seed = uint64(rand.Uint32()) //nolint:gosec // a seed is no secret
+	}
+	length := time.Duration(*minutes * float64(time.Minute))
+	if *show {
+		fmt.Print(fault.NewPlan(*seed, fault.Options{
+			Length: length, Receivers: receivers, Workers: workers, Cluster: *plan == "cluster", Restore: *plan == "restore",
+		}))
+		return 0
+	}
+	dir, err := folder(*out, *seed)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "torture:", err)
+		return 2
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends the process, and the kernel its children
+	o := options{seed: *seed, length: length, plan: *plan, rate: *rate, out: dir}
+	if *broken != "" {
+		if o.broken = breakage.Named(*broken); o.broken == nil {
+			fmt.Fprintf(os.Stderr, "torture: %q is no breakage\n", *broken)
+			return 2
+		}
+	}
+	result, err := torture(ctx, o)
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "torture: seed %d: %v\n", *seed, err)
+		return 2
+	}
+	text, err := json.MarshalIndent(result, "", "  ")
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, "report.json"), append(text, '\n'), 0o600)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "torture: write report:", err)
+		return 2
+	}
+	fmt.Print(result)
+	if (len(result.Faulty()) > 0) != (o.broken != nil) {
+		return 1
+	}
+	return 0
+}
+
+// folder makes the folder of a run, empty.
+func folder(out string, seed uint64) (string, error) {
+	if out == "" {
+		out, err := os.MkdirTemp("", fmt.Sprintf("onceledger-torture-%d-", seed))
+		if err != nil {
+			return "", err
+		}
+		return out, os.Chmod(out, 0o755) //nolint:gosec // Postgres's user must pass through; what is secret in it is 0600
+	}
+	out, err := filepath.Abs(out)
+	if err != nil {
+		return "", err
+	}
+	if err := os.MkdirAll(out, 0o755); err != nil {
+		return "", err
+	}
+	if list, err := os.ReadDir(out); err != nil || len(list) > 0 {
+		return "", fmt.Errorf("folder %s is not empty: %w", out, err)
+	}
+	return out, nil
+}

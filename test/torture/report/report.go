@@ -1,0 +1,185 @@
+// Package report is what a torture run found, for people and for programs.
+package report
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/onceledger/onceledger/test/torture/check"
+	"github.com/onceledger/onceledger/test/torture/client"
+	"github.com/onceledger/onceledger/test/torture/fault"
+	"github.com/onceledger/onceledger/test/torture/stage"
+)
+
+// listed is how many findings of a kind are shown; the JSON has all.
+const listed = 20
+
+// Report is one run. Its JSON is what docs/reliability.md is made from.
+type Report struct {
+	Seed    uint64 `json:"seed"`
+	Plan    string `json:"plan"`
+	Version string `json:"version"`
+	// Broken is what was broken in the product on purpose.
+	Broken  string    `json:"broken,omitempty"`
+	Started time.Time `json:"started"`
+	// Seconds is how long harm was done, WallSeconds how long the run took.
+	Seconds     float64 `json:"seconds"`
+	WallSeconds float64 `json:"wall_seconds"`
+
+	// Faults are those planned; Done those done, by component and kind.
+	Faults int                           `json:"faults"`
+	Done   map[string]map[fault.Kind]int `json:"done"`
+	// Kills are processes that ended by SIGKILL, by component.
+	Kills map[string]int `json:"kills"`
+	// Ended are programs that ended by themselves: there should be none.
+	Ended []string `json:"ended"`
+
+	Sent     client.Result `json:"sent"`
+	Messages int           `json:"messages"`
+	// Rest is how long it took until nothing waited, once no more harm was done.
+	Rest  time.Duration `json:"rest_ns"`
+	Stuck string        `json:"stuck"`
+
+	Verdict *check.Verdict `json:"verdict"`
+	// Swept are deliveries that were answered without an outcome, and sent again by
+	// the sweep: none, unless an older database was restored.
+	Swept     int   `json:"swept"`
+	Deadlocks int   `json:"deadlocks"`
+	Panics    int   `json:"panics"`
+	Audit     Audit `json:"audit"`
+}
+
+// Audit is what `onceledger audit --json` says.
+type Audit struct {
+	Clean    bool `json:"clean"`
+	Problems int  `json:"problems"`
+	Sum      struct {
+		Unaccounted int `json:"unaccounted"`
+	} `json:"sum"`
+	Findings []struct {
+		Kind   string `json:"kind"`
+		Detail string `json:"detail"`
+	} `json:"findings"`
+}
+
+// Count takes over what was done and who died.
+func (r *Report) Count(done map[string]map[fault.Kind]int, kills map[string]int, ends []stage.End) {
+	r.Done, r.Kills = done, maps.Clone(kills)
+	for _, end := range ends {
+		component, _, _ := strings.Cut(end.Name, "-")
+		if end.State == "signal: killed" { // at a fault point, or of a deadly event
+			r.Kills[component]++
+			continue
+		}
+		r.Ended = append(r.Ended, fmt.Sprintf("%s at %s: %s", end.Name, end.At.Format(time.TimeOnly), end.State))
+	}
+}
+
+// Total is the number of kills.
+func (r *Report) Total() (n int) {
+	for _, kills := range r.Kills {
+		n += kills
+	}
+	return n
+}
+
+// Faulty returns what is wrong, a line each; none means that every promise held.
+func (r *Report) Faulty() []string {
+	var wrong []string
+	add := func(n int, format string, args ...any) {
+		if n > 0 {
+			wrong = append(wrong, fmt.Sprintf(format, args...))
+		}
+	}
+	v := r.Verdict
+	if v == nil {
+		return []string{"the run did not come to its end"}
+	}
+	for _, group := range []struct {
+		name string
+		list []string
+	}{{"lost", v.Lost}, {"doubled", v.Doubled}, {"unexplained", v.Unexplained}} {
+		add(len(group.list), "%d %s:", len(group.list), group.name)
+		for _, each := range group.list[:min(len(group.list), listed)] {
+			wrong = append(wrong, "  "+each)
+		}
+	}
+	add(len(r.Stuck), "it did not come to rest: %s", r.Stuck)
+	if r.Plan != "restore" {
+		add(r.Swept, "%d deliveries were answered without an outcome, before the sweep sent them again", r.Swept)
+	}
+	add(r.Deadlocks, "%d deadlocks in Postgres' log", r.Deadlocks)
+	add(r.Panics, "%d panics or data races in the programs' logs", r.Panics)
+	for _, each := range r.Ended {
+		wrong = append(wrong, "ended by itself: "+each)
+	}
+	add(r.Audit.Problems, "the audit has %d problems, %d unaccounted:", r.Audit.Problems, r.Audit.Sum.Unaccounted)
+	for _, each := range r.Audit.Findings[:min(len(r.Audit.Findings), listed)] {
+		wrong = append(wrong, "  "+each.Kind+": "+each.Detail)
+	}
+	return wrong
+}
+
+// String is the report as a person reads it.
+func (r *Report) String() string {
+	var b strings.Builder
+	line := func(name, format string, args ...any) {
+		fmt.Fprintf(&b, "  %-12s %s\n", name, fmt.Sprintf(format, args...))
+	}
+	fmt.Fprintf(&b, "\nTorture, %s plan, seed %d, %s, version %s\n\n", r.Plan, r.Seed, time.Duration(r.Seconds*float64(time.Second)), r.Version)
+	if r.Broken != "" {
+		line("broken", "%s, on purpose", r.Broken)
+	}
+	line("kills", "%d: %s", r.Total(), counts(r.Kills))
+	for _, component := range slices.Sorted(maps.Keys(r.Done)) {
+		kinds := map[string]int{}
+		for kind, n := range r.Done[component] {
+			kinds[string(kind)] = n
+		}
+		line(component, "%s", counts(kinds))
+	}
+	line("deliveries", "%s in %s tries: %s timed out, %s were asked to come again, %s found nobody",
+		number(r.Sent.Deliveries), number(r.Sent.Tries), number(r.Sent.TimedOut), number(r.Sent.Refused), number(r.Sent.Unreachable))
+	line("outage", "%.1f s was the longest time without an accepted delivery", r.Sent.Outage.Seconds())
+	line("rest", "everything was decided %.1f s after the last harm", r.Rest.Seconds())
+	if v := r.Verdict; v != nil {
+		line("outcomes", "%s", counts(v.Outcomes))
+		line("ledger", "%s events, %s transfers; %s messages in EVENTS", number(v.Events), number(v.Transfers), number(r.Messages))
+	}
+	wrong := r.Faulty()
+	if len(wrong) == 0 {
+		line("verdict", "HELD: 0 lost, 0 doubled, 0 unexplained; the audit is clean")
+		return b.String()
+	}
+	line("verdict", "BROKEN")
+	for _, each := range wrong {
+		fmt.Fprintf(&b, "    %s\n", each)
+	}
+	return b.String()
+}
+
+// counts lists numbers with their names, the largest first.
+func counts(of map[string]int) string {
+	names := slices.SortedFunc(maps.Keys(of), func(a, b string) int {
+		if of[a] != of[b] {
+			return of[b] - of[a]
+		}
+		return strings.Compare(a, b)
+	})
+	for i, name := range names {
+		names[i] = fmt.Sprintf("%s %s", number(of[name]), name)
+	}
+	return strings.Join(names, ", ")
+}
+
+// number writes n with commas.
+func number(n int) string {
+	digits := fmt.Sprint(n)
+	for i := len(digits) - 3; i > 0; i -= 3 {
+		digits = digits[:i] + "," + digits[i:]
+	}
+	return digits
+}
