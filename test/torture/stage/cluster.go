@@ -29,7 +29,7 @@ type node struct {
 // startCluster starts three servers that know each other, and returns the
 // address of all.
 func startCluster(ctx context.Context, out string) ([]*node, string, error) {
-	ports, err := local.Ports("127.0.0.1:9100", 3*nodes)
+	ports, err := new(local.Ports).TakeMany("127.0.0.1:9100", 3*nodes)
 	if err != nil {
 		return nil, "", err
 	}

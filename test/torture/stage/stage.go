@@ -178,7 +178,7 @@ func (s *Stage) prepare(ctx context.Context) error {
 
 func (s *Stage) startPrograms(ctx context.Context) error {
 	first := firstPort + mathrand.IntN(lastPort-firstPort) //nolint:gosec // a port is no secret
-	ports, err := local.Ports(fmt.Sprintf("127.0.0.1:%d", first), 2*s.options.Receivers+s.options.Workers)
+	ports, err := new(local.Ports).TakeMany(fmt.Sprintf("127.0.0.1:%d", first), 2*s.options.Receivers+s.options.Workers)
 	if err != nil {
 		return err
 	}
