@@ -78,7 +78,8 @@ vet:
 fmt-check:
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "not formatted; run make fmt:"; echo "$$unformatted"; exit 1; fi
 
-# One package at a time: they start servers of their own, and may choose the same ports.
+# One package at a time: several measure how long something takes, and two of them
+# on two processors disturb each other.
 go-test:
 	@go test -race -p 1 -timeout 30m $(PKG)
 	@for module in $(MODULES); do (cd $$module && go test ./...); done

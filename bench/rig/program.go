@@ -127,15 +127,11 @@ func (p *Program) Stop(ctx context.Context) error {
 
 // StartReceiver starts a receiver and returns when it is ready.
 func (r *Rig) StartReceiver(ctx context.Context, publishing Publishing) (*Program, error) {
-	var ports local.Ports
-	listen, err := ports.Take(firstPort)
+	ports, err := new(local.Ports).TakeMany(firstPort, 2)
 	if err != nil {
 		return nil, err
 	}
-	admin, err := ports.Take(firstPort)
-	if err != nil {
-		return nil, err
-	}
+	listen, admin := ports[0], ports[1]
 	p, err := r.run(ctx, "receiver "+string(publishing), role{Receiver: &publishing},
 		[]string{"RECEIVER_LISTEN=" + listen, "RECEIVER_ADMIN=" + admin},
 		func(ctx context.Context) error { return probe(ctx, "http://"+admin+"/readyz") })

@@ -60,3 +60,15 @@ func (p *Ports) Take(first string) (string, error) {
 	}
 	return "", fmt.Errorf("find a free port: none from %s on", first)
 }
+
+// TakeMany is Take for n addresses.
+func (p *Ports) TakeMany(first string, n int) ([]string, error) {
+	addresses := make([]string, n)
+	for i := range addresses {
+		var err error
+		if addresses[i], err = p.Take(first); err != nil {
+			return nil, err
+		}
+	}
+	return addresses, nil
+}

@@ -20,9 +20,12 @@ func TestPortsSkipTakenOnes(t *testing.T) {
 
 	var ports local.Ports
 	last := taken.Addr().(*net.TCPAddr).Port
-	for range 2 {
-		address, err := ports.Take(first)
-		require.NoError(t, err)
+	addresses, err := ports.TakeMany(first, 2)
+	require.NoError(t, err)
+	require.Len(t, addresses, 2)
+	another, err := ports.Take(first)
+	require.NoError(t, err)
+	for _, address := range append(addresses, another) {
 		_, port, err := net.SplitHostPort(address)
 		require.NoError(t, err)
 		n, err := strconv.Atoi(port)

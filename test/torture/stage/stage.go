@@ -211,17 +211,9 @@ func (s *Stage) startPrograms(ctx context.Context) error {
 }
 
 // ports returns free addresses, far from where other runs look for theirs.
-func ports(n int) (list []string, err error) {
-	var free local.Ports
+func ports(n int) ([]string, error) {
 	first := firstPort + mathrand.IntN(lastPort-firstPort) //nolint:gosec // a port is no secret
-	for range n {
-		address, err := free.Take(fmt.Sprintf("127.0.0.1:%d", first))
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, address)
-	}
-	return list, nil
+	return new(local.Ports).TakeMany(fmt.Sprintf("127.0.0.1:%d", first), n)
 }
 
 // env is what a program is told of the services: the near ends of the proxies.
