@@ -39,6 +39,7 @@ func command() int {
 	rate := flag.Int("rate", 700, "deliveries a second")
 	out := flag.String("out", "", "folder for history, logs and report; default: a new one below the temporary folder")
 	broken := flag.String("break", "", "break the product first: "+strings.Join(breakage.Names(), ", ")+"; the run then has to find it, and ends with 0 if it does")
+	race := flag.Bool("race", false, "build the programs with the race detector: slower, and needs a C compiler")
 	list := flag.Bool("list", false, "print the names that -break knows and end")
 	show := flag.Bool("show", false, "print the plan of a seed and end")
 	publish := flag.String("publish", "", "write the figures of the reports in the folder -out into this Markdown file, between its torture:begin and torture:end marks, and end")
@@ -73,7 +74,7 @@ func command() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends the process, and the kernel its children
-	o := options{seed: *seed, length: length, plan: *plan, rate: *rate, out: dir}
+	o := options{seed: *seed, length: length, plan: *plan, rate: *rate, out: dir, race: *race}
 	if *broken != "" {
 		if o.broken = breakage.Named(*broken); o.broken == nil {
 			fmt.Fprintf(os.Stderr, "torture: %q is no breakage\n", *broken)

@@ -43,6 +43,7 @@ type options struct {
 	rate   int
 	out    string
 	broken *breakage.Breakage // nil: as it is
+	race   bool
 }
 
 // run is one run of a plan.
@@ -83,7 +84,7 @@ func torture(ctx context.Context, o options) (*report.Report, error) {
 		}
 	}
 	r.stage, err = stage.Open(ctx, stage.Options{
-		Out: o.out, Receivers: receivers, Workers: workers, Cluster: o.plan == "cluster", Overlay: overlay, Say: r.say,
+		Out: o.out, Receivers: receivers, Workers: workers, Cluster: o.plan == "cluster", Overlay: overlay, Race: o.race, Say: r.say,
 	})
 	if err == nil {
 		r.say("started %d receivers, %d workers and their services", receivers, workers)

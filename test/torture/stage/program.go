@@ -38,6 +38,9 @@ func (s *Stage) build(ctx context.Context) error {
 	if s.options.Overlay != "" {
 		args = append(args, "-overlay", s.options.Overlay)
 	}
+	if s.options.Race {
+		args = append(args, "-race")
+	}
 	cmd := exec.CommandContext(ctx, "go", append(args, "./cmd/receiver", "./cmd/worker", "./cmd/onceledger")...)
 	cmd.Dir = root
 	if out, err := cmd.CombinedOutput(); err != nil {

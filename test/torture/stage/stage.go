@@ -57,6 +57,8 @@ type Options struct {
 	Cluster bool
 	// Overlay is passed to go build, to break the programs; empty: as they are.
 	Overlay string
+	// Race builds the programs with the race detector.
+	Race bool
 	// Say is told what happens.
 	Say func(format string, args ...any)
 }
