@@ -117,8 +117,9 @@ func folder(out string, seed uint64) (string, error) {
 	if err := os.MkdirAll(out, 0o755); err != nil {
 		return "", err
 	}
-	if list, err := os.ReadDir(out); err != nil || len(list) > 0 {
-		return "", fmt.Errorf("folder %s is not empty: %w", out, err)
+	list, err := os.ReadDir(out)
+	if err == nil && len(list) > 0 {
+		err = fmt.Errorf("use folder %s: it is not empty", out)
 	}
-	return out, nil
+	return out, err
 }
