@@ -32,7 +32,7 @@ func (i *Injector) cache(ctx context.Context, kind Kind) error {
 			return err
 		}
 		i.killed("redis")
-		return redis.Start(context.WithoutCancel(ctx))
+		return start(ctx, redis)
 	default:
 		return fmt.Errorf("unknown fault %q", kind)
 	}
@@ -62,5 +62,5 @@ func (i *Injector) database(ctx context.Context, kind Kind) error {
 	if out, err := exec.CommandContext(ctx, "cp", "-a", from, to).CombinedOutput(); err != nil {
 		return fmt.Errorf("copy database: %w: %s", err, out)
 	}
-	return postgres.Start(ctx)
+	return start(ctx, postgres)
 }

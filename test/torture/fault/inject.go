@@ -19,6 +19,8 @@ const (
 	orderLimit = 15 * time.Second
 	// redriveLimit bounds one run of the operator's command.
 	redriveLimit = 40 * time.Second
+	// startTries is how often the start of a service is tried.
+	startTries = 3
 )
 
 // errSkipped is a fault whose target is harmed already, or did not come to its
@@ -136,13 +138,13 @@ func (i *Injector) do(ctx context.Context, f Fault) error {
 		}
 		i.killed(f.Target)
 		sleep(ctx, f.For)
-		return member.Start(context.WithoutCancel(ctx))
+		return start(ctx, member)
 	case Restart:
 		if err := member.Stop(ctx); err != nil {
 			return err
 		}
 		sleep(ctx, f.For)
-		return member.Start(context.WithoutCancel(ctx))
+		return start(ctx, member)
 	case Freeze:
 		if err := member.Pause(); err != nil {
 			return err
@@ -181,6 +183,19 @@ func (i *Injector) do(ctx context.Context, f Fault) error {
 		return i.database(ctx, f.Kind)
 	}
 	return i.cache(ctx, f.Kind)
+}
+
+// start starts a member again; a database that recovers on a busy machine may need
+// longer than one start waits.
+func start(ctx context.Context, member stage.Member) error {
+	ctx = context.WithoutCancel(ctx)
+	var err error
+	for range startTries {
+		if err = member.Start(ctx); err == nil {
+			return nil
+		}
+	}
+	return err
 }
 
 // order lets a program die or freeze where it comes to a point, and waits until

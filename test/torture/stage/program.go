@@ -73,7 +73,7 @@ func (s *Stage) Order(name string) string { return filepath.Join(s.options.Out, 
 func (p *Program) Start(ctx context.Context) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed || p.process != nil && p.process.ExitCode() == -1 && p.process.State() == "running" {
+	if p.closed || p.process != nil && p.process.State() == "running" {
 		return nil
 	}
 	process, err := devstack.StartProcess(ctx, devstack.Command{
@@ -140,12 +140,18 @@ func (p *Program) Pause() error { return p.do(false, (*devstack.Process).Pause) 
 // Resume lets it go on.
 func (p *Program) Resume() error { return p.do(false, (*devstack.Process).Resume) }
 
-// Stop ends it in order; its supervisor starts it again.
+// Stop ends it in order, and kills it where what it needs stays away for too
+// long; its supervisor starts it again.
 func (p *Program) Stop(ctx context.Context) error {
 	return p.do(true, func(process *devstack.Process) error {
-		ctx, cancel := context.WithTimeout(ctx, stopLimit)
+		limited, cancel := context.WithTimeout(ctx, stopLimit)
 		defer cancel()
-		return process.Stop(ctx)
+		err := process.Stop(limited)
+		if limited.Err() != nil && ctx.Err() == nil {
+			p.stage.options.Say("%v", err)
+			return nil
+		}
+		return err
 	})
 }
 

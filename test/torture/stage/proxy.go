@@ -24,6 +24,12 @@ func (s *Stage) startProxies() error {
 		"worker-postgres": s.Addresses.DatabaseURL, "worker-redis": s.Addresses.RedisURL,
 		"worker-nats": s.Addresses.NATSURL, "receiver-nats": s.Addresses.NATSURL,
 	}
+	// Ports of their own: those that systems choose might be a client's by the time
+	// a cable is mended.
+	near, err := ports(len(far))
+	if err != nil {
+		return err
+	}
 	for name, address := range far {
 		if s.options.Cluster && strings.HasSuffix(name, "-nats") {
 			continue
@@ -32,7 +38,8 @@ func (s *Stage) startProxies() error {
 		if err != nil {
 			return fmt.Errorf("read address of %s: %w", name, err)
 		}
-		p := toxiproxy.NewProxy(server, name, "127.0.0.1:0", u.Host)
+		p := toxiproxy.NewProxy(server, name, near[0], u.Host)
+		near = near[1:]
 		if err := p.Start(); err != nil {
 			return fmt.Errorf("start proxy %s: %w", name, err)
 		}
