@@ -10,7 +10,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -86,12 +85,8 @@ func command() int {
 		fmt.Fprintf(os.Stderr, "torture: seed %d: %v\n", *seed, err)
 		return 2
 	}
-	text, err := json.MarshalIndent(result, "", "  ")
-	if err == nil {
-		err = os.WriteFile(filepath.Join(dir, "report.json"), append(text, '\n'), 0o600)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "torture: write report:", err)
+	if err := result.Write(dir); err != nil {
+		fmt.Fprintln(os.Stderr, "torture:", err)
 		return 2
 	}
 	fmt.Print(result)

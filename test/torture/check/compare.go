@@ -18,6 +18,12 @@ type Verdict struct {
 	Doubled []string `json:"doubled"`
 	// Unexplained is everything else that should not be.
 	Unexplained []string `json:"unexplained"`
+	// Found counts them: the lists may be cut.
+	Found struct {
+		Lost        int `json:"lost"`
+		Doubled     int `json:"doubled"`
+		Unexplained int `json:"unexplained"`
+	} `json:"found"`
 	// Outcomes counts the events by what became of them.
 	Outcomes map[string]int `json:"outcomes"`
 	// Events and Transfers are how many there are.
@@ -26,7 +32,19 @@ type Verdict struct {
 }
 
 // Clean reports whether nothing differs.
-func (v *Verdict) Clean() bool { return len(v.Lost)+len(v.Doubled)+len(v.Unexplained) == 0 }
+func (v *Verdict) Clean() bool { return v.Findings() == 0 }
+
+// Findings is how many there are.
+func (v *Verdict) Findings() int { return v.Found.Lost + v.Found.Doubled + v.Found.Unexplained }
+
+// Cut keeps the first n of each list, and returns all of them.
+func (v *Verdict) Cut(n int) (all []string) {
+	for _, list := range []*[]string{&v.Lost, &v.Doubled, &v.Unexplained} {
+		all = append(all, *list...)
+		*list = (*list)[:min(n, len(*list))]
+	}
+	return all
+}
 
 func (v *Verdict) lost(format string, args ...any) {
 	v.Lost = append(v.Lost, fmt.Sprintf(format, args...))
@@ -86,6 +104,7 @@ func Compare(stream *traffic.Stream, acked map[client.Body]client.Acked, s *Stat
 	for _, list := range [][]string{c.Lost, c.Doubled, c.Unexplained} {
 		slices.Sort(list)
 	}
+	c.Found.Lost, c.Found.Doubled, c.Found.Unexplained = len(c.Lost), len(c.Doubled), len(c.Unexplained)
 	return c.Verdict
 }
 

@@ -77,7 +77,7 @@ func markdown(runs []*Report) string {
 		}
 		fmt.Fprintf(&b, "| %s | %s | %d | %s | %s | %d | %d | %.1f s | %d | %d | %d | %s |\n", r.Plan, length(r), r.Seed,
 			number(r.Sent.Deliveries), number(r.Sent.Tries), r.Total(), r.others(), r.Sent.Outage.Seconds(),
-			len(r.Verdict.Lost), len(r.Verdict.Doubled), len(r.Verdict.Unexplained), verdict)
+			r.Verdict.Found.Lost, r.Verdict.Found.Doubled, r.Verdict.Found.Unexplained, verdict)
 	}
 	if longest := runs[0]; longest.Broken == "" {
 		b.WriteString(details(longest))
@@ -141,7 +141,7 @@ func broken(runs []*Report) string {
 		if len(found) > 0 {
 			first = strings.TrimSpace(found[min(1, len(found)-1)])
 		}
-		n := len(r.Verdict.Lost) + len(r.Verdict.Doubled) + len(r.Verdict.Unexplained) + r.Swept + r.Deadlocks
+		n := r.Verdict.Findings() + r.Swept + r.Deadlocks
 		fmt.Fprintf(&b, "| %s | %s | %d | %d | %s | %s |\n", what, length(r), r.Seed, r.Total(), number(n), strings.ReplaceAll(first, "|", "\\|"))
 	}
 	return b.String()

@@ -2,8 +2,11 @@
 package report
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -14,8 +17,27 @@ import (
 	"github.com/onceledger/onceledger/test/torture/stage"
 )
 
-// listed is how many findings of a kind are shown; the JSON has all.
+// listed is how many findings of a kind a report has; findings.txt has all.
 const listed = 20
+
+// Write writes the report, and beside it every finding, into a folder.
+func (r *Report) Write(folder string) error {
+	if r.Verdict != nil {
+		all := strings.Join(r.Verdict.Cut(listed), "\n")
+		if err := os.WriteFile(filepath.Join(folder, "findings.txt"), []byte(all), 0o600); err != nil {
+			return fmt.Errorf("write findings: %w", err)
+		}
+	}
+	r.Audit.Findings = r.Audit.Findings[:min(listed, len(r.Audit.Findings))]
+	text, err := json.MarshalIndent(r, "", "  ")
+	if err == nil {
+		err = os.WriteFile(filepath.Join(folder, "report.json"), append(text, '\n'), 0o600)
+	}
+	if err != nil {
+		return fmt.Errorf("write report: %w", err)
+	}
+	return nil
+}
 
 // Report is one run. Its JSON is what docs/reliability.md is made from.
 type Report struct {
@@ -103,9 +125,10 @@ func (r *Report) Faulty() []string {
 	}
 	for _, group := range []struct {
 		name string
+		n    int
 		list []string
-	}{{"lost", v.Lost}, {"doubled", v.Doubled}, {"unexplained", v.Unexplained}} {
-		add(len(group.list), "%d %s:", len(group.list), group.name)
+	}{{"lost", v.Found.Lost, v.Lost}, {"doubled", v.Found.Doubled, v.Doubled}, {"unexplained", v.Found.Unexplained, v.Unexplained}} {
+		add(group.n, "%d %s:", group.n, group.name)
 		for _, each := range group.list[:min(len(group.list), listed)] {
 			wrong = append(wrong, "  "+each)
 		}

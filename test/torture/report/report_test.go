@@ -38,9 +38,9 @@ func TestReportOfARunThatHeld(t *testing.T) {
 
 func TestEveryFaultBreaksTheVerdict(t *testing.T) {
 	for name, harm := range map[string]func(*Report){
-		"lost":        func(r *Report) { r.Verdict.Lost = []string{"x"} },
-		"doubled":     func(r *Report) { r.Verdict.Doubled = []string{"x"} },
-		"unexplained": func(r *Report) { r.Verdict.Unexplained = []string{"x"} },
+		"lost":        func(r *Report) { r.Verdict.Lost, r.Verdict.Found.Lost = []string{"x"}, 1 },
+		"doubled":     func(r *Report) { r.Verdict.Doubled, r.Verdict.Found.Doubled = []string{"x"}, 1 },
+		"unexplained": func(r *Report) { r.Verdict.Unexplained, r.Verdict.Found.Unexplained = []string{"x"}, 1 },
 		"stuck":       func(r *Report) { r.Stuck = "x" },
 		"swept":       func(r *Report) { r.Swept = 1 },
 		"deadlock":    func(r *Report) { r.Deadlocks = 1 },
@@ -66,7 +66,7 @@ func TestEveryFaultBreaksTheVerdict(t *testing.T) {
 func TestPublish(t *testing.T) {
 	dir := t.TempDir()
 	broken := held()
-	broken.Broken, broken.Verdict.Lost = "ack-first", []string{"event a|b is gone"}
+	broken.Broken, broken.Verdict.Lost, broken.Verdict.Found.Lost = "ack-first", []string{"event a|b is gone"}, 1
 	for name, r := range map[string]*Report{"a.json": held(), "b.json": broken} {
 		text, err := json.Marshal(r)
 		require.NoError(t, err)
