@@ -32,6 +32,8 @@ const (
 	// restLimit bounds the time until nothing waits any more: what nothing comes
 	// for is sent again a minute later.
 	restLimit = 4 * time.Minute
+	// sendLimit is how much longer than the harm the sending may last.
+	sendLimit = 6 * time.Minute
 	// brokenRestLimit is for a product broken on purpose, which may never rest.
 	brokenRestLimit = 80 * time.Second
 )
@@ -74,7 +76,7 @@ func torture(ctx context.Context, o options) (*report.Report, error) {
 	if err := os.WriteFile(filepath.Join(o.out, "plan.txt"), []byte(plan.String()), 0o600); err != nil {
 		return nil, fmt.Errorf("write plan: %w", err)
 	}
-	r.report = &report.Report{Seed: o.seed, Plan: o.plan, Started: r.began.UTC(), Seconds: o.length.Seconds(), Faults: len(plan), Version: version(ctx)}
+	r.report = &report.Report{Seed: o.seed, Plan: o.plan, Started: r.began.UTC(), Seconds: o.length.Seconds(), Rate: o.rate, Faults: len(plan), Version: version(ctx)}
 	r.say("%s plan, seed %d: %d faults in %s, %d deliveries/s; everything is kept in %s", o.plan, o.seed, len(plan), o.length, o.rate, o.out)
 	overlay := ""
 	if o.broken != nil {
@@ -121,7 +123,9 @@ func (r *run) play(ctx context.Context, plan fault.Plan) error {
 	senders := &client.Senders{URLs: r.stage.URLs, Secrets: r.stage.Secrets, Rate: r.rate, History: history}
 	injector := &fault.Injector{Stage: r.stage, Say: r.say, Deadly: r.traffic.Deadly}
 
-	group, running := errgroup.WithContext(ctx)
+	limited, cancel := context.WithTimeout(ctx, r.length+sendLimit)
+	defer cancel()
+	group, running := errgroup.WithContext(limited)
 	var sent client.Result
 	group.Go(func() (err error) {
 		sent, err = senders.Run(running, r.traffic.Next)
@@ -143,14 +147,14 @@ func (r *run) play(ctx context.Context, plan fault.Plan) error {
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	r.report.Sent = sent
-	r.report.Count(injector.Done(), injector.Kills(), r.stage.Ends())
+	r.report.Sent, r.report.Points = sent, injector.Points()
 	r.say("%d deliveries in %d tries are answered", sent.Deliveries, sent.Tries)
 
 	healed := time.Now()
-	if err := r.settle(ctx); err != nil {
+	if err := r.settle(ctx, sent); err != nil {
 		return err
 	}
+	r.report.Count(injector.Done(), injector.Kills(), r.stage.Ends())
 	r.report.Rest = time.Since(healed)
 	return r.look(ctx, sent)
 }
@@ -158,15 +162,20 @@ func (r *run) play(ctx context.Context, plan fault.Plan) error {
 // settle waits until nothing waits any more, and sends the dead letters again
 // until only those are left that nothing can apply: twice, since the parent of
 // one may be another.
-func (r *run) settle(ctx context.Context) error {
+func (r *run) settle(ctx context.Context, sent client.Result) error {
 	ready, cancel := context.WithTimeout(ctx, readyLimit)
 	defer cancel()
 	if err := r.stage.Ready(ready); err != nil {
 		return err
 	}
-	for range 2 {
+	for pass := range 2 {
 		if err := r.rest(ctx); err != nil || r.report.Stuck != "" {
 			return err
+		}
+		if pass == 0 {
+			if err := r.lookEarly(ctx, sent); err != nil {
+				return err
+			}
 		}
 		out, err := r.stage.Command(ctx, "last", "dlq", "redrive", "--all", "--yes", "--rate", "5000", "--note", "torture, at the end").CombinedOutput()
 		if err != nil {
@@ -177,6 +186,39 @@ func (r *run) settle(ctx context.Context) error {
 		return err
 	}
 	return r.tidy(ctx)
+}
+
+// lookEarly asks what the letters that are sent again could heal. After a restore
+// the sweep has to find first what the database does not know.
+func (r *run) lookEarly(ctx context.Context, sent client.Result) error {
+	if r.plan == "restore" {
+		if err := r.swept(ctx); err != nil {
+			return err
+		}
+	}
+	state, err := r.read(ctx)
+	if err != nil {
+		return err
+	}
+	r.report.Parked = state.Parked()
+	if r.plan != "restore" { // whose letters may be of rows that the backup did not have
+		r.report.Early = check.Early(r.traffic, sent.Acked, state)
+	}
+	return nil
+}
+
+// swept waits until nothing that was answered is without an outcome any more.
+func (r *run) swept(ctx context.Context) error {
+	for until := time.Now().Add(restLimit); time.Now().Before(until); <-time.After(time.Second) {
+		if err := r.audit(ctx); err != nil {
+			return err
+		}
+		if r.report.Audit.Sum.Unaccounted == 0 {
+			return r.rest(ctx)
+		}
+	}
+	r.report.Stuck = fmt.Sprintf("%d deliveries are not sent again", r.report.Audit.Sum.Unaccounted)
+	return nil
 }
 
 // tidy lets the operator's command meet the letters that a redrive or a worker
@@ -190,7 +232,7 @@ func (r *run) tidy(ctx context.Context) error {
 	stale := state.Unnamed()
 	r.report.Stale = len(stale)
 	for len(stale) > 0 {
-		n := min(len(stale), 500)
+		n := min(len(stale), 100)
 		args := []string{"dlq", "redrive", "--yes", "--note", "torture, stale"}
 		for _, seq := range stale[:n] {
 			args = append(args, strconv.FormatUint(seq, 10))
@@ -262,7 +304,7 @@ func (r *run) look(ctx context.Context, sent client.Result) error {
 		return err
 	}
 	for _, file := range logs {
-		for _, text := range []string{"panic:", "DATA RACE"} {
+		for _, text := range []string{"panic:", "panic serving", "rules panicked", "fatal error:", "DATA RACE"} {
 			n, err := occurrences(file, text)
 			if err != nil {
 				return err
@@ -270,15 +312,21 @@ func (r *run) look(ctx context.Context, sent client.Result) error {
 			r.report.Panics += n
 		}
 	}
+	r.report.WallSeconds = time.Since(r.began).Seconds()
+	return r.audit(ctx)
+}
+
+// audit runs the product's own.
+func (r *run) audit(ctx context.Context) error {
 	out, err := r.stage.Command(ctx, "last", "audit", "--json").Output()
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {
 		return fmt.Errorf("run the audit: %w", err)
 	}
+	r.report.Audit = report.Audit{}
 	if err := json.Unmarshal(out, &r.report.Audit); err != nil {
 		return fmt.Errorf("read the audit: %w\n%s", err, out)
 	}
-	r.report.WallSeconds = time.Since(r.began).Seconds()
 	return nil
 }
 

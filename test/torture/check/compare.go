@@ -1,6 +1,7 @@
 package check
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"maps"
 	"slices"
@@ -65,13 +66,23 @@ type comparison struct {
 	want map[account]balance
 	// conflicts are the variants of each event.
 	conflicts map[key][]key
+	// bodies are what was sent for an event, by the hash of the body.
+	bodies map[*traffic.Event]map[hash]client.Acked
 }
+
+type hash = [sha256.Size]byte
 
 // Compare returns what differs. acked says what the senders' own history has.
 func Compare(stream *traffic.Stream, acked map[client.Body]client.Acked, s *State) *Verdict {
 	c := &comparison{
 		Verdict: &Verdict{Outcomes: map[string]int{}}, State: s,
-		seen: map[key]bool{}, want: map[account]balance{}, conflicts: map[key][]key{},
+		seen: map[key]bool{}, want: map[account]balance{}, conflicts: map[key][]key{}, bodies: map[*traffic.Event]map[hash]client.Acked{},
+	}
+	for _, a := range acked {
+		if c.bodies[a.Event] == nil {
+			c.bodies[a.Event] = map[hash]client.Acked{}
+		}
+		c.bodies[a.Event][a.Hash] = a
 	}
 	for k := range s.rows {
 		if k.variant != "" {
@@ -96,7 +107,7 @@ func Compare(stream *traffic.Stream, acked map[client.Body]client.Acked, s *Stat
 	}
 	c.acked(acked)
 	c.books()
-	c.deadLetters()
+	c.deadLetters(acked)
 	c.Events, c.Transfers = len(s.rows), 0
 	for _, moves := range s.moves {
 		c.Transfers += len(moves)
@@ -180,22 +191,30 @@ func (c *comparison) twin(e *traffic.Event, have row) (row, []traffic.Move) {
 
 // rival: of two contents under one id one stands, and the other is parked.
 func (c *comparison) rival(e *traffic.Event, k key, have row) []traffic.Move {
+	stands, known := c.bodies[e][have.hash]
+	if !known {
+		c.odd("event %s: nobody sent the body that stands", k)
+	}
+	parked := map[hash]bool{}
 	for _, conflict := range c.conflicts[k] {
 		c.seen[conflict] = true
-		if r := c.rows[conflict]; r.state != "failed" || r.reason != "id_conflict" {
+		r := c.rows[conflict]
+		if r.state != "failed" || r.reason != "id_conflict" {
 			c.odd("event %s: %s, want failed id_conflict", conflict, r)
 		}
+		if other, known := c.bodies[e][r.hash]; !known || other.Content == stands.Content {
+			c.odd("event %s: parked as a conflict, and it says what stands", conflict)
+		}
+		parked[r.hash] = true
+		c.posted(conflict, c.moves[r.no], nil)
 	}
-	// Each of its forms that arrived is parked by itself.
-	if n := len(c.conflicts[k]); n == 0 || n > traffic.Forms {
-		c.lost("event %s: %d forms of its other content are parked as conflicts, want 1 to %d", k, n, traffic.Forms)
-	}
-	for _, content := range e.Contents {
-		if slices.Equal(c.moves[have.no], content.Moves) {
-			return content.Moves
+	// Each form of the other content that was accepted is parked by itself.
+	for body, a := range c.bodies[e] {
+		if a.Content != stands.Content && a.Acks > 0 && !parked[body] {
+			c.lost("event %s: a form of its other content was accepted, and is not parked as a conflict", k)
 		}
 	}
-	return e.Contents[0].Moves
+	return e.Contents[stands.Content].Moves
 }
 
 // purse: as many spends are applied as the purse has room for.
@@ -285,7 +304,12 @@ func (c *comparison) books() {
 }
 
 // deadLetters: every failed event names its letter, and every letter is named.
-func (c *comparison) deadLetters() {
+func (c *comparison) deadLetters(acked map[client.Body]client.Acked) {
+	for seq, l := range c.letters {
+		if a, ok := acked[l.body]; !ok || a.Event.ID != l.id && !a.Event.Keyless {
+			c.lost("letter %d of %s: its bytes are none that were sent for it", seq, l.key)
+		}
+	}
 	for k, r := range c.rows {
 		switch r.state {
 		case "failed":

@@ -1,6 +1,8 @@
 package check
 
 import (
+	"crypto/sha256"
+	"fmt"
 	"maps"
 	"slices"
 	"testing"
@@ -34,7 +36,7 @@ func right(t *testing.T) (*traffic.Stream, map[client.Body]client.Acked, *State)
 		}
 		body := client.BodyOf(d.Event.Source, d.Body())
 		a := acked[body]
-		a.Event, a.Acks, a.Tries = d.Event, a.Acks+1, a.Tries+1
+		a.Event, a.Content, a.Hash, a.Acks, a.Tries = d.Event, d.Content, sha256.Sum256(d.Body()), a.Acks+1, a.Tries+1
 		acked[body], s.stored[body] = a, true
 		w.deliver(d)
 	}
@@ -62,8 +64,8 @@ func (w world) deliver(d traffic.Delivery) {
 		w.stands[e.String()] = d.Content
 		w.decide(k, d)
 	case stands != d.Content:
-		k.variant = "conflict:1"
-		w.s.rows[k] = w.parked(k, "id_conflict")
+		k.variant = fmt.Sprintf("conflict:%x", sha256.Sum256(d.Body()))
+		w.s.rows[k] = w.parked(k, d, "id_conflict")
 	}
 }
 
@@ -76,7 +78,7 @@ func (w world) decide(k key, d traffic.Delivery) {
 	case e.Fate == traffic.TestMode:
 		applied.outcome, applied.reason = "ignored", "mode_mismatch"
 	case e.Fate == traffic.Refused, e.Fate == traffic.Spend && w.spent[e.Purse] == e.Purse.Room:
-		applied = w.parked(k, e.Reason)
+		applied = w.parked(k, d, e.Reason)
 	case e.Twin != nil && w.s.rows[key{source: e.Source, id: e.Twin.ID}].state != "":
 		applied.outcome = "duplicate_operation"
 	default:
@@ -95,16 +97,17 @@ func (w world) decide(k key, d traffic.Delivery) {
 			w.s.balances[credit] = b
 		}
 	}
+	applied.hash = sha256.Sum256(d.Body())
 	w.s.rows[k] = applied
 }
 
-func (w world) parked(k key, reason string) row {
+func (w world) parked(k key, d traffic.Delivery, reason string) row {
 	if r, there := w.s.rows[k]; there {
 		return r
 	}
 	seq := uint64(len(w.s.letters) + 1)
-	w.s.letters[seq] = letter{k, reason}
-	return row{no: int64(len(w.s.rows)), state: "failed", reason: reason, letter: seq}
+	w.s.letters[seq] = letter{k, reason, client.BodyOf(k.source, d.Body())}
+	return row{no: int64(len(w.s.rows)), state: "failed", reason: reason, letter: seq, hash: sha256.Sum256(d.Body())}
 }
 
 func TestRightIsClean(t *testing.T) {
@@ -142,9 +145,31 @@ func TestEachFaultIsFound(t *testing.T) {
 		"an operation twice":    func(s *State) { s.operations[slices.Collect(maps.Keys(s.operations))[0]]++ },
 		"an operation too many": func(s *State) { s.reserved++ },
 		"a letter is gone":      func(s *State) { _, r := first(s, failed); delete(s.letters, r.letter) },
-		"a letter too many":     func(s *State) { k, r := first(s, failed); s.letters[9999] = letter{k, r.reason} },
-		"a letter of another":   func(s *State) { _, r := first(s, failed); s.letters[r.letter] = letter{key{"x", "y", ""}, r.reason} },
-		"another reason":        func(s *State) { k, r := first(s, failed); r.reason = "crash_budget"; s.rows[k] = r },
+		"a letter too many": func(s *State) {
+			k, r := first(s, failed)
+			s.letters[9999] = letter{k, r.reason, s.letters[r.letter].body}
+		},
+		"a letter of another": func(s *State) {
+			_, r := first(s, failed)
+			s.letters[r.letter] = letter{key{"x", "y", ""}, r.reason, s.letters[r.letter].body}
+		},
+		"a letter with other bytes": func(s *State) {
+			_, r := first(s, failed)
+			l := s.letters[r.letter]
+			l.body = client.BodyOf("stripe", []byte("x"))
+			s.letters[r.letter] = l
+		},
+		"the loser is parked as what stands": func(s *State) {
+			k, r := first(s, func(k key, _ row) bool { return k.variant != "" })
+			r.hash = s.rows[key{source: k.source, id: k.id}].hash
+			s.rows[k] = r
+		},
+		"the other money stands": func(s *State) {
+			k, _ := first(s, func(k key, _ row) bool { return k.variant != "" })
+			no := s.rows[key{source: k.source, id: k.id}].no
+			s.moves[no][0].Amount++
+		},
+		"another reason": func(s *State) { k, r := first(s, failed); r.reason = "crash_budget"; s.rows[k] = r },
 		"a conflict is not told": func(s *State) {
 			k, _ := first(s, func(k key, _ row) bool { return k.variant != "" })
 			delete(s.rows, k)
@@ -174,4 +199,25 @@ func TestEachFaultIsFound(t *testing.T) {
 			require.False(t, Compare(stream, acked, state).Clean())
 		})
 	}
+}
+
+// Before letters are sent again, what they could heal is found.
+func TestEarlyFindsWhatARedriveHeals(t *testing.T) {
+	stream, acked, state := right(t)
+	require.Empty(t, Early(stream, acked, state))
+	var k key
+	for each, r := range state.rows {
+		if r.reason == "unmatched" {
+			k = each
+		}
+	}
+	r := state.rows[k]
+	delete(state.rows, k)
+	require.GreaterOrEqual(t, len(Early(stream, acked, state)), 2, "no row for each body that was accepted, and none for its letter")
+	r.reason = "currency_unknown"
+	state.rows[k] = r
+	require.Len(t, Early(stream, acked, state), 1, "parked for another reason than its own")
+	r.reason = "crash_budget"
+	state.rows[k] = r
+	require.Empty(t, Early(stream, acked, state))
 }

@@ -3,11 +3,12 @@
 // none of the code that wrote them is trusted here.
 //
 //	state, err := check.Read(ctx, conn, js)
-//	verdict := check.Compare(events, purses, acked, state)
+//	verdict := check.Compare(stream, acked, state)
 package check
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"slices"
 	"strings"
@@ -30,6 +31,7 @@ type row struct {
 	no                     int64
 	state, outcome, reason string
 	letter                 uint64
+	hash                   [sha256.Size]byte
 }
 
 // String is the row as findings name it.
@@ -45,6 +47,7 @@ type balance struct{ debits, credits int64 }
 type letter struct {
 	key
 	reason string
+	body   client.Body
 }
 
 // State is everything a run left behind.
@@ -65,6 +68,17 @@ type State struct {
 
 // swept is the note of the sweep's record about those.
 const swept = "accepted, answered, and without an outcome"
+
+// Parked counts the failed events by their reason.
+func (s *State) Parked() map[string]int {
+	parked := map[string]int{}
+	for _, r := range s.rows {
+		if r.state == "failed" {
+			parked[r.reason]++
+		}
+	}
+	return parked
+}
 
 // Unnamed returns the letters that no failed event names.
 func (s *State) Unnamed() []uint64 {
@@ -109,6 +123,7 @@ func Read(ctx context.Context, conn *pgx.Conn, js jetstream.JetStream) (*State, 
 				h := m.Headers()
 				s.letters[seq] = letter{
 					key{h.Get("Onceledger-Source"), h.Get("Onceledger-Event-Id"), h.Get("Onceledger-Variant")}, h.Get("Onceledger-Reason"),
+					client.BodyOf(h.Get("Onceledger-Source"), m.Data()),
 				}
 			})
 		},
@@ -121,13 +136,15 @@ func Read(ctx context.Context, conn *pgx.Conn, js jetstream.JetStream) (*State, 
 }
 
 func (s *State) readRows(ctx context.Context, conn *pgx.Conn) error {
-	rows, err := conn.Query(ctx, `SELECT source, event_id, variant, no, state, coalesce(outcome, ''), coalesce(reason, ''), coalesce(dlq_seq, 0) FROM events`)
+	rows, err := conn.Query(ctx, `SELECT source, event_id, variant, no, state, coalesce(outcome, ''), coalesce(reason, ''), coalesce(dlq_seq, 0), body_hash FROM events`)
 	if err != nil {
 		return err
 	}
 	var k key
 	var r row
-	_, err = pgx.ForEachRow(rows, []any{&k.source, &k.id, &k.variant, &r.no, &r.state, &r.outcome, &r.reason, &r.letter}, func() error {
+	var hash []byte
+	_, err = pgx.ForEachRow(rows, []any{&k.source, &k.id, &k.variant, &r.no, &r.state, &r.outcome, &r.reason, &r.letter, &hash}, func() error {
+		copy(r.hash[:], hash)
 		if r.state == "completed" && r.outcome != "ignored" {
 			r.reason = "" // why it once failed
 		}
@@ -198,7 +215,7 @@ func each(ctx context.Context, js jetstream.JetStream, name string, f func(jetst
 			return err
 		}
 		f(m, meta.Sequence.Stream)
-		if meta.Sequence.Stream >= info.LastSeq {
+		if meta.NumPending == 0 {
 			return nil
 		}
 	}

@@ -11,7 +11,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"encoding/binary"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -69,6 +68,8 @@ type Result struct {
 	Forged int `json:"forged"`
 	// Outage is the longest time in which no delivery was accepted anywhere.
 	Outage time.Duration `json:"longest_outage_ns"`
+	// Wrong are answers that no sender should get.
+	Wrong []string `json:"wrong"`
 	// Acked are the deliveries answered with 2xx, by source and body.
 	Acked map[Body]Acked `json:"-"`
 }
@@ -77,23 +78,24 @@ type Result struct {
 type Body [16]byte
 
 // BodyOf returns the name of bytes that came for a source.
-func BodyOf(source string, body []byte) (b Body) {
-	h := sha256.New()
-	_ = binary.Write(h, binary.LittleEndian, uint64(len(source))) // a hash takes everything
-	h.Write([]byte(source))
-	h.Write(body)
-	copy(b[:], h.Sum(nil))
+func BodyOf(source string, body []byte) Body { return nameOf(source, sha256.Sum256(body)) }
+
+func nameOf(source string, hash [sha256.Size]byte) (b Body) {
+	sum := sha256.Sum256(append(hash[:], source...))
+	copy(b[:], sum[:])
 	return b
 }
 
 // Acked is how often a body was accepted, and how often it was tried.
 type Acked struct {
 	Event       *traffic.Event
+	Content     int
+	Hash        [sha256.Size]byte // of the body alone
 	Acks, Tries int
 }
 
 // Run sends what next returns, at the planned rate, until there is no more and
-// everything is answered. An answer that no sender should get is an error.
+// everything is answered, or ctx ends.
 func (s *Senders) Run(ctx context.Context, next func() (traffic.Delivery, bool)) (Result, error) {
 	s.client = &http.Client{
 		Transport:     &http.Transport{MaxIdleConnsPerHost: senders, DisableCompression: true},
@@ -143,7 +145,7 @@ func (s *Senders) turn() (int, time.Time) {
 // deliver sends one delivery until it is answered for good.
 func (s *Senders) deliver(ctx context.Context, n int, d traffic.Delivery) error {
 	body := d.Body()
-	name := BodyOf(d.Event.Source, body)
+	name := Acked{Event: d.Event, Content: d.Content, Hash: sha256.Sum256(body)}
 	for try := 1; ctx.Err() == nil; try++ {
 		limit := patience
 		if d.Impatient && try <= 3 {
@@ -151,9 +153,9 @@ func (s *Senders) deliver(ctx context.Context, n int, d traffic.Delivery) error 
 		}
 		receiver := rand.IntN(len(s.URLs)) //nolint:gosec // which one is no secret
 		status, err := s.post(ctx, s.URLs[receiver], d, body, limit)
-		done, wrong := s.tell(n, d, name, receiver, status, err)
-		if wrong != nil || done {
-			return wrong
+		done, failed := s.tell(n, d, name, receiver, status, err)
+		if failed != nil || done {
+			return failed
 		}
 		select {
 		case <-time.After(time.Duration(rand.Int64N(int64(pause)))): //nolint:gosec // as above
@@ -184,7 +186,7 @@ func (s *Senders) post(ctx context.Context, url string, d traffic.Delivery, body
 }
 
 // tell notes a try, and reports whether it was the last one.
-func (s *Senders) tell(n int, d traffic.Delivery, name Body, receiver, status int, err error) (done bool, wrong error) {
+func (s *Senders) tell(n int, d traffic.Delivery, body Acked, receiver, status int, err error) (done bool, failed error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	line := strconv.AppendInt(s.history.AvailableBuffer(), time.Since(s.began).Milliseconds(), 10)
@@ -194,8 +196,12 @@ func (s *Senders) tell(n int, d traffic.Delivery, name Body, receiver, status in
 	}
 	s.result.Tries++
 	if !d.Event.Forged {
-		a := s.result.Acked[name]
-		a.Event, a.Tries = d.Event, a.Tries+1
+		name := nameOf(d.Event.Source, body.Hash)
+		a, known := s.result.Acked[name]
+		if !known {
+			a = body
+		}
+		a.Tries++
 		if status >= 200 && status < 300 {
 			a.Acks++
 		}
@@ -218,7 +224,8 @@ func (s *Senders) tell(n int, d traffic.Delivery, name Body, receiver, status in
 	case status == http.StatusServiceUnavailable:
 		s.result.Refused++
 	default:
-		return true, fmt.Errorf("delivery %d, event %s: answered with %d", n, d.Event, status)
+		s.result.Wrong = append(s.result.Wrong, fmt.Sprintf("delivery %d, event %s: answered with %d", n, d.Event, status))
+		return true, nil
 	}
 	return false, nil
 }

@@ -53,7 +53,7 @@ func (i *Injector) database(ctx context.Context, kind Kind) error {
 			return fmt.Errorf("find the backup: %w", err)
 		}
 	}
-	if err := postgres.Stop(ctx); err != nil {
+	if err := stop(ctx, postgres); err != nil {
 		return err
 	}
 	if err := os.RemoveAll(to); err != nil {

@@ -21,6 +21,8 @@ const (
 	redriveLimit = 40 * time.Second
 	// startTries is how often the start of a service is tried.
 	startTries = 3
+	// stopLimit bounds the end of a member that is told to stop.
+	stopLimit = 90 * time.Second
 )
 
 // errSkipped is a fault whose target is harmed already, or did not come to its
@@ -38,6 +40,7 @@ type Injector struct {
 	busy   map[string]bool
 	counts map[string]map[Kind]int // by component
 	kills  map[string]int          // of the harness's own SIGKILL, by component
+	points map[string]int
 	err    error
 	redis  bool // there is a snapshot
 	orders int
@@ -50,6 +53,9 @@ func (i *Injector) Done() map[string]map[Kind]int { return i.counts }
 // Kills says how often a component was killed, other than at fault points.
 func (i *Injector) Kills() map[string]int { return i.kills }
 
+// Points says how often a program died or froze at each fault point.
+func (i *Injector) Points() map[string]int { return i.points }
+
 func (i *Injector) killed(target string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -60,6 +66,7 @@ func (i *Injector) killed(target string) {
 // returns when all of them are over. An error is one of the harness.
 func (i *Injector) Run(ctx context.Context, plan Plan) error {
 	i.busy, i.counts, i.kills = map[string]bool{}, map[string]map[Kind]int{}, map[string]int{}
+	i.points = map[string]int{}
 	began := time.Now()
 	var running sync.WaitGroup
 	for _, f := range plan {
@@ -91,7 +98,7 @@ func (i *Injector) one(ctx context.Context, f Fault) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	switch {
-	case errors.Is(err, errSkipped):
+	case errors.Is(err, errSkipped), errors.Is(err, stage.ErrNotRunning):
 		i.Say("%s: %v", f, err)
 	case err != nil && ctx.Err() == nil:
 		i.err = errors.Join(i.err, fmt.Errorf("%s: %w", f, err))
@@ -101,6 +108,9 @@ func (i *Injector) one(ctx context.Context, f Fault) {
 			i.counts[component] = map[Kind]int{}
 		}
 		i.counts[component][f.Kind]++
+		if f.Point != "" {
+			i.points[f.Point]++
+		}
 	}
 }
 
@@ -140,7 +150,7 @@ func (i *Injector) do(ctx context.Context, f Fault) error {
 		sleep(ctx, f.For)
 		return start(ctx, member)
 	case Restart:
-		if err := member.Stop(ctx); err != nil {
+		if err := stop(ctx, member); err != nil {
 			return err
 		}
 		sleep(ctx, f.For)
@@ -196,6 +206,13 @@ func start(ctx context.Context, member stage.Member) error {
 		}
 	}
 	return err
+}
+
+// stop ends a member in order, within a bound.
+func stop(ctx context.Context, member stage.Member) error {
+	ctx, cancel := context.WithTimeout(ctx, stopLimit)
+	defer cancel()
+	return member.Stop(ctx)
 }
 
 // order lets a program die or freeze where it comes to a point, and waits until

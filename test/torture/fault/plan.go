@@ -157,7 +157,8 @@ func (w *writer) fault() Fault {
 	case n < 89:
 		return w.cable()
 	case n < 92:
-		return Fault{Kind: Deadly, Target: "worker", For: w.between(6, 12)}
+		// Every second one for long enough that its event spends its crash budget.
+		return Fault{Kind: Deadly, Target: "worker", For: pick(w, w.between(6, 12), w.between(28, 36))}
 	}
 	f := Fault{Kind: Redrive, Target: "redrive"}
 	if w.rng.IntN(3) > 0 {

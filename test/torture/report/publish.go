@@ -103,8 +103,8 @@ func (r *Report) others() (n int) {
 // details shows one run whole.
 func details(r *Report) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "\nThe longest run, of %s, on version `%s` (`make torture MINUTES=%.0f SEED=%d`):\n\n| component | killed | harm done |\n|---|--:|---|\n",
-		r.Started.Format(time.DateOnly), r.Version, r.Seconds/60, r.Seed)
+	fmt.Fprintf(&b, "\nThe longest run, of %s, on version `%s` (`make torture MINUTES=%g SEED=%d ARGS=\"-plan %s -rate %d\"`):\n\n| component | killed | harm done |\n|---|--:|---|\n",
+		r.Started.Format(time.DateOnly), r.Version, r.Seconds/60, r.Seed, r.Plan, r.Rate)
 	for _, component := range slices.Sorted(maps.Keys(r.Done)) {
 		kinds := map[string]int{}
 		for kind, n := range r.Done[component] {
@@ -112,11 +112,16 @@ func details(r *Report) string {
 		}
 		fmt.Fprintf(&b, "| %s | %d | %s |\n", component, r.Kills[component], counts(kinds))
 	}
+	fmt.Fprintf(&b, "\n| died or froze at | |\n|---|--:|\n")
+	for _, point := range slices.Sorted(maps.Keys(r.Points)) {
+		fmt.Fprintf(&b, "| `%s` | %d |\n", point, r.Points[point])
+	}
 	fmt.Fprintf(&b, "\n| what became of the events | |\n|---|--:|\n")
 	outcomes := r.Verdict.Outcomes
 	for _, name := range slices.SortedFunc(maps.Keys(outcomes), func(a, b string) int { return outcomes[b] - outcomes[a] }) {
 		fmt.Fprintf(&b, "| %s | %s |\n", name, number(outcomes[name]))
 	}
+	fmt.Fprintf(&b, "\nParked before the letters were sent again: %s; %d letters were stale after it, and deleted.\n", counts(r.Parked), r.Stale)
 	fmt.Fprintf(&b, "\n%s of the tries timed out, %s were asked to come again, %s found nobody. Everything was decided %.0f s after the last harm; "+
 		"%s transfers, %s messages in `EVENTS`, %d deadlocks, %d panics, %d programs that ended by themselves, %d problems of the audit.\n",
 		number(r.Sent.TimedOut), number(r.Sent.Refused), number(r.Sent.Unreachable), r.Rest.Seconds(),

@@ -48,12 +48,16 @@ type Report struct {
 	Broken  string    `json:"broken,omitempty"`
 	Started time.Time `json:"started"`
 	// Seconds is how long harm was done, WallSeconds how long the run took.
-	Seconds     float64 `json:"seconds"`
+	Seconds float64 `json:"seconds"`
+	// Rate is how many deliveries a second were planned.
+	Rate        int     `json:"rate"`
 	WallSeconds float64 `json:"wall_seconds"`
 
 	// Faults are those planned; Done those done, by component and kind.
 	Faults int                           `json:"faults"`
 	Done   map[string]map[fault.Kind]int `json:"done"`
+	// Points says how often a program ended or froze at each fault point.
+	Points map[string]int `json:"points"`
 	// Kills are processes that ended by SIGKILL, by component.
 	Kills map[string]int `json:"kills"`
 	// Ended are programs that ended by themselves: there should be none.
@@ -62,8 +66,12 @@ type Report struct {
 	Sent     client.Result `json:"sent"`
 	Messages int           `json:"messages"`
 	// Rest is how long it took until nothing waited, once no more harm was done.
-	Rest  time.Duration `json:"rest_ns"`
-	Stuck string        `json:"stuck"`
+	Rest time.Duration `json:"rest_ns"`
+	// Early is what was wrong before the dead letters were sent again.
+	Early []string `json:"early"`
+	// Parked counts the events that were parked then, by their reason.
+	Parked map[string]int `json:"parked_at_first_rest"`
+	Stuck  string         `json:"stuck"`
 
 	Verdict *check.Verdict `json:"verdict"`
 	// Stale are letters that deaths left behind, of events that have other ones: the
@@ -133,6 +141,15 @@ func (r *Report) Faulty() []string {
 			wrong = append(wrong, "  "+each)
 		}
 	}
+	for _, group := range []struct {
+		name string
+		list []string
+	}{{"wrong answers", r.Sent.Wrong}, {"wrong before the letters were sent again", r.Early}} {
+		add(len(group.list), "%d %s:", len(group.list), group.name)
+		for _, each := range group.list[:min(len(group.list), listed)] {
+			wrong = append(wrong, "  "+each)
+		}
+	}
 	add(len(r.Stuck), "it did not come to rest: %s", r.Stuck)
 	if r.Plan != "restore" {
 		add(r.Swept, "%d deliveries were answered without an outcome, before the sweep sent them again", r.Swept)
@@ -167,9 +184,11 @@ func (r *Report) String() string {
 		}
 		line(component, "%s", counts(kinds))
 	}
+	line("points", "%s", counts(r.Points))
 	line("deliveries", "%s in %s tries: %s timed out, %s were asked to come again, %s found nobody",
 		number(r.Sent.Deliveries), number(r.Sent.Tries), number(r.Sent.TimedOut), number(r.Sent.Refused), number(r.Sent.Unreachable))
 	line("outage", "%.1f s was the longest time without an accepted delivery", r.Sent.Outage.Seconds())
+	line("parked", "before they were sent again: %s", counts(r.Parked))
 	line("rest", "everything was decided %.1f s after the last harm", r.Rest.Seconds())
 	if v := r.Verdict; v != nil {
 		line("outcomes", "%s", counts(v.Outcomes))

@@ -41,6 +41,8 @@ func TestEveryFaultBreaksTheVerdict(t *testing.T) {
 		"lost":        func(r *Report) { r.Verdict.Lost, r.Verdict.Found.Lost = []string{"x"}, 1 },
 		"doubled":     func(r *Report) { r.Verdict.Doubled, r.Verdict.Found.Doubled = []string{"x"}, 1 },
 		"unexplained": func(r *Report) { r.Verdict.Unexplained, r.Verdict.Found.Unexplained = []string{"x"}, 1 },
+		"early":       func(r *Report) { r.Early = []string{"x"} },
+		"answer":      func(r *Report) { r.Sent.Wrong = []string{"x"} },
 		"stuck":       func(r *Report) { r.Stuck = "x" },
 		"swept":       func(r *Report) { r.Swept = 1 },
 		"deadlock":    func(r *Report) { r.Deadlocks = 1 },

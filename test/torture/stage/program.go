@@ -51,6 +51,9 @@ func (s *Stage) build(ctx context.Context) error {
 
 func (s *Stage) binary(name string) string { return filepath.Join(s.options.Out, "bin", name) }
 
+// ErrNotRunning is a program that has just ended and is not started again yet.
+var ErrNotRunning = errors.New("it is not running")
+
 // Program is a receiver or a worker under a supervisor, which starts it again
 // after whatever ended it.
 type Program struct {
@@ -62,7 +65,7 @@ type Program struct {
 	mu      sync.Mutex
 	process *devstack.Process
 	closed  bool
-	wanted  bool // it was told to end
+	wanted  *devstack.Process // it was told to end
 }
 
 // Order is the file in which the program looks for what a fault point is to do.
@@ -84,8 +87,8 @@ func (p *Program) Start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p.process, p.wanted = process, false
-	go p.supervise(process)
+	p.process = process
+	go p.supervise(process) // ends with the stage, which closes the program
 	return nil
 }
 
@@ -93,7 +96,7 @@ func (p *Program) Start(ctx context.Context) error {
 func (p *Program) supervise(process *devstack.Process) {
 	<-process.Done()
 	p.mu.Lock()
-	wanted := p.wanted || p.closed
+	wanted := p.wanted == process || p.closed
 	p.mu.Unlock()
 	if !wanted {
 		p.stage.mu.Lock()
@@ -119,14 +122,17 @@ func (p *Program) isClosed() bool {
 	return p.closed
 }
 
-// do acts on the running process; where none runs there is nothing to do.
+// do acts on the running process.
 func (p *Program) do(ends bool, act func(*devstack.Process) error) error {
 	p.mu.Lock()
 	process := p.process
-	p.wanted = p.wanted || ends
+	running := process != nil && process.State() == "running"
+	if running && ends {
+		p.wanted = process
+	}
 	p.mu.Unlock()
-	if process == nil {
-		return nil
+	if !running {
+		return ErrNotRunning
 	}
 	return act(process)
 }
@@ -159,7 +165,10 @@ func (p *Program) close(ctx context.Context) error {
 	p.mu.Lock()
 	p.closed = true
 	p.mu.Unlock()
-	return p.Stop(ctx)
+	if err := p.Stop(ctx); !errors.Is(err, ErrNotRunning) {
+		return err
+	}
+	return nil
 }
 
 func (p *Program) awaitReady(ctx context.Context) error {

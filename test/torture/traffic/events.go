@@ -2,6 +2,7 @@ package traffic
 
 import (
 	"bytes"
+	"container/heap"
 	"fmt"
 	"strings"
 )
@@ -240,11 +241,18 @@ func (s *Stream) forged() *Event {
 func (s *Stream) Deadly() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	customer, amount := s.customer(), s.amount()
-	e := &Event{Source: Orders, ID: s.id("msg_deadly"), Deadly: true}
+	// Nothing of it is drawn: it comes at a moment of its own, and the rest of the
+	// traffic must not depend on that.
+	s.deadly++
+	e := &Event{Source: Orders, ID: fmt.Sprintf("msg_deadly_%d", s.deadly), Deadly: true}
 	e.Contents = []Content{{
-		JSON:  s.orderBody("order.paid", customer, major(amount, 2), "EUR", 0),
-		Moves: []Move{{"orders:receivable", "wallet:" + customer, "EUR", amount}},
+		JSON: object{
+			{"type", text("order.paid")}, {"timestamp", text("2025-11-29T00:00:00Z")},
+			{"data", object{{"id", text(fmt.Sprintf("ord_deadly_%d", s.deadly))}, {"customer_id", text("deadly")},
+				{"total", "1.00"}, {"currency", text("EUR")}, {"points", "0"}}},
+		},
+		Moves: []Move{{"orders:receivable", "wallet:deadly", "EUR", 100}},
 	}}
-	s.emit(0, e)
+	s.Events = append(s.Events, e)
+	heap.Push(&s.due, due{Delivery{Event: e}, s.position, 0})
 }

@@ -22,6 +22,7 @@ type Stream struct {
 	due      queue
 	finished bool
 	weights  int
+	deadly   int
 }
 
 // New returns the stream of a seed. rate is the planned number of deliveries per
@@ -49,11 +50,22 @@ func (s *Stream) Next() (d Delivery, ok bool) {
 	return heap.Pop(&s.due).(due).Delivery, true
 }
 
-// Finish ends the writing of events; what they owe is still delivered.
+// replayed is how many events are sent once more at the end, from all of the run:
+// later than any memory of them but the database's.
+const replayed = 2000
+
+// Finish ends the writing of events. What they owe is still delivered, and some of
+// them are sent once more.
 func (s *Stream) Finish() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.finished = true
+	for range min(replayed, len(s.Events)/10) {
+		e := s.Events[s.rng.IntN(len(s.Events))]
+		if !e.Deadly {
+			s.deliver(s.later(replayed), Delivery{Event: e, Content: s.rng.IntN(len(e.Contents))})
+		}
+	}
 }
 
 // write adds the events of one draw.
