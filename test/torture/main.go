@@ -16,6 +16,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"time"
@@ -90,7 +91,15 @@ func command() int {
 		return 2
 	}
 	fmt.Print(result)
-	if (len(result.Faulty()) > 0) != (o.broken != nil) {
+	faulty := strings.Join(result.Faulty(), "\n")
+	if o.broken != nil {
+		if !regexp.MustCompile(o.broken.Finds).MatchString(faulty) {
+			fmt.Printf("  not found    %s\n", o.broken.Finds)
+			return 1
+		}
+		return 0
+	}
+	if faulty != "" {
 		return 1
 	}
 	return 0

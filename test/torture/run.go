@@ -35,7 +35,7 @@ const (
 	// sendLimit is how much longer than the harm the sending may last.
 	sendLimit = 6 * time.Minute
 	// brokenRestLimit is for a product broken on purpose, which may never rest.
-	brokenRestLimit = 80 * time.Second
+	brokenRestLimit = 40 * time.Second
 )
 
 // options are one run's.

@@ -18,7 +18,10 @@ import (
 type Breakage struct {
 	Name string
 	// What says what is broken, as docs/reliability.md does.
-	What  string
+	What string
+	// Finds is what must be among the findings: what this fault does, and not only
+	// something that is odd.
+	Finds string
 	Edits []Edit
 }
 
@@ -40,8 +43,9 @@ const (
 // All lists every breakage.
 var All = []Breakage{
 	{
-		Name: "claim-trusted",
-		What: "a claim in Redis is taken for the event being done",
+		Name:  "claim-trusted",
+		What:  "a claim in Redis is taken for the event being done",
+		Finds: "has no row|answered without an outcome|not parked as a conflict",
 		Edits: []Edit{
 			{loop, `		case claim == dedupe.Done:
 			done = append(done, it)
@@ -54,8 +58,9 @@ var All = []Breakage{
 		},
 	},
 	{
-		Name: "ack-first",
-		What: "a delivery is acknowledged before its transaction commits",
+		Name:  "ack-first",
+		What:  "a delivery is acknowledged before its transaction commits",
+		Finds: "has no row|answered without an outcome|still (pending|processing)",
 		Edits: []Edit{{loop, `	leaders, rest := fold(items)
 `, `	for _, it := range items {
 		_ = it.msg.Ack()
@@ -64,8 +69,9 @@ var All = []Breakage{
 `}},
 	},
 	{
-		Name: "no-lock-order",
-		What: "rows, operations and accounts are locked in no order",
+		Name:  "no-lock-order",
+		What:  "a batch locks its rows, operations and accounts in no order",
+		Finds: "deadlocks in Postgres' log",
 		Edits: []Edit{
 			{rows, `	slices.SortStableFunc(rows, func(a, c *Row) int { return a.Key.Compare(c.Key) })
 	r := &Reservation`, `	slices.Reverse(rows[:0])
@@ -81,8 +87,9 @@ var All = []Breakage{
 		},
 	},
 	{
-		Name: "parked-before-marked",
-		What: "the delivery of a parked event is ended, and only then its row marked failed",
+		Name:  "parked-before-marked",
+		What:  "the delivery of a parked event is ended, and only then its row marked failed",
+		Finds: "has no row|answered without an outcome|letter 0 is not in DLQ",
 		Edits: []Edit{
 			{item, `type item struct {
 `, `type item struct {
@@ -110,8 +117,9 @@ var All = []Breakage{
 		},
 	},
 	{
-		Name: "lru-before-puback",
-		What: "the receiver answers a resend from its memory before the first delivery is stored",
+		Name:  "lru-before-puback",
+		What:  "the receiver answers a resend from its memory before the first delivery is stored, or after it was not",
+		Finds: "accepted [0-9]+ times, and not in EVENTS",
 		Edits: []Edit{
 			{coalesce, `	select {
 	case <-e.done:
