@@ -137,17 +137,16 @@ func broken(runs []*Report) string {
 			continue
 		}
 		if b.Len() == 0 {
-			b.WriteString("\n| broken on purpose | harm lasts | seed | kills | found | the first of it |\n|---|--:|--:|--:|--:|---|\n")
+			b.WriteString("\n| broken on purpose | harm lasts | seed | kills | found after, in all | by, among others |\n|---|--:|--:|--:|--:|---|\n")
 		}
-		what, found, first := r.Broken, r.Faulty(), "**nothing**"
+		what, hit := r.Broken, r.Hit
 		if known := breakage.Named(r.Broken); known != nil {
 			what = known.What
 		}
-		if len(found) > 0 {
-			first = strings.TrimSpace(found[min(1, len(found)-1)])
+		if hit == "" {
+			hit = "**nothing**"
 		}
-		n := r.Verdict.Findings() + r.Swept + r.Deadlocks
-		fmt.Fprintf(&b, "| %s | %s | %d | %d | %s | %s |\n", what, length(r), r.Seed, r.Total(), number(n), strings.ReplaceAll(first, "|", "\\|"))
+		fmt.Fprintf(&b, "| %s | %s | %d | %d | %.0f s | %s |\n", what, length(r), r.Seed, r.Total(), r.WallSeconds, strings.ReplaceAll(hit, "|", "\\|"))
 	}
 	return b.String()
 }

@@ -7,10 +7,12 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/onceledger/onceledger/test/torture/breakage"
 	"github.com/onceledger/onceledger/test/torture/check"
 	"github.com/onceledger/onceledger/test/torture/client"
 	"github.com/onceledger/onceledger/test/torture/fault"
@@ -44,8 +46,9 @@ type Report struct {
 	Seed    uint64 `json:"seed"`
 	Plan    string `json:"plan"`
 	Version string `json:"version"`
-	// Broken is what was broken in the product on purpose.
+	// Broken is what was broken in the product on purpose, Hit the finding that shows it.
 	Broken  string    `json:"broken,omitempty"`
+	Hit     string    `json:"hit,omitempty"`
 	Started time.Time `json:"started"`
 	// Seconds is how long harm was done, WallSeconds how long the run took.
 	Seconds float64 `json:"seconds"`
@@ -117,6 +120,25 @@ func (r *Report) Total() (n int) {
 		n += kills
 	}
 	return n
+}
+
+// Find sets Hit to the first finding that a breakage is known by.
+func (r *Report) Find(b *breakage.Breakage) {
+	known := regexp.MustCompile(b.Finds)
+	for _, each := range r.every() {
+		if known.MatchString(each) {
+			r.Hit = strings.TrimSpace(each)
+			return
+		}
+	}
+}
+
+// every returns all findings, uncut.
+func (r *Report) every() []string {
+	if r.Verdict == nil {
+		return r.Faulty()
+	}
+	return slices.Concat(r.Faulty(), r.Early, r.Verdict.Lost, r.Verdict.Doubled, r.Verdict.Unexplained)
 }
 
 // Faulty returns what is wrong, a line each; none means that every promise held.

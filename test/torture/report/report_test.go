@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/onceledger/onceledger/test/torture/breakage"
 	"github.com/onceledger/onceledger/test/torture/check"
 	"github.com/onceledger/onceledger/test/torture/client"
 	"github.com/onceledger/onceledger/test/torture/fault"
@@ -68,7 +69,9 @@ func TestEveryFaultBreaksTheVerdict(t *testing.T) {
 func TestPublish(t *testing.T) {
 	dir := t.TempDir()
 	broken := held()
-	broken.Broken, broken.Verdict.Lost, broken.Verdict.Found.Lost = "ack-first", []string{"event a|b is gone"}, 1
+	broken.Broken, broken.Verdict.Lost, broken.Verdict.Found.Lost = "ack-first", []string{"x", "event a|b: accepted, and has no row"}, 2
+	broken.Find(breakage.Named("ack-first"))
+	broken.WallSeconds = 99
 	for name, r := range map[string]*Report{"a.json": held(), "b.json": broken} {
 		text, err := json.Marshal(r)
 		require.NoError(t, err)
@@ -83,7 +86,7 @@ func TestPublish(t *testing.T) {
 	require.Contains(t, string(text), "\nafter\n")
 	require.NotContains(t, string(text), "old")
 	require.Contains(t, string(text), "| mixed | 1m30s | 7 | 1,234,567 | 1,234,570 | 3 | 1 | 3.0 s | 0 | 0 | 0 | held |")
-	require.Contains(t, string(text), `| a delivery is acknowledged before its transaction commits | 1m30s | 7 | 3 | 1 | event a\|b is gone |`)
+	require.Contains(t, string(text), `| a delivery is acknowledged before its transaction commits | 1m30s | 7 | 3 | 99 s | event a\|b: accepted, and has no row |`)
 
 	require.NoError(t, os.WriteFile(document, []byte("no marks"), 0o600))
 	require.ErrorContains(t, Publish(document, dir), "has no lines")
