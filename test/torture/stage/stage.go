@@ -263,9 +263,6 @@ func (s *Stage) Postgres(ctx context.Context) (*pgx.Conn, error) {
 	return pgx.Connect(ctx, s.Addresses.DatabaseURL)
 }
 
-// RedisSnapshot is where SAVE writes, and what Redis starts with.
-func (s *Stage) RedisSnapshot() string { return filepath.Join(s.stack.Dir(), "redis", "dump.rdb") }
-
 // PostgresData is the folder of the database.
 func (s *Stage) PostgresData() string { return filepath.Join(s.stack.Dir(), "postgres") }
 

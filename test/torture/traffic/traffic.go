@@ -4,7 +4,7 @@
 // and amounts from what it wrote, never from rules.
 //
 //	stream := traffic.New(seed, rate)
-//	d := stream.Next()              // the next delivery, for ever
+//	d, ok := stream.Next()          // the next delivery
 //	stream.Finish()                 // no more events; Next ends with what is owed
 //	stream.Events                   // what each event means
 package traffic
