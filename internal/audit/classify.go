@@ -91,7 +91,7 @@ func (a *auditor) owns(row *dedupe.Row, m *message) bool {
 // explain classifies a message by the row that has its bytes.
 func (a *auditor) explain(row *dedupe.Row, m *message) class {
 	owner := a.owns(row, m)
-	if owner && row.BodyHash != m.hash {
+	if owner && row.BodyHash != m.hash && row.Terminal() { // one that waits may wait for another form of what it was
 		return class{problem: OtherContent, owner: true, detail: fmt.Sprintf("event number %d was decided by this message, with another body", row.No)}
 	}
 	switch {
