@@ -39,6 +39,7 @@ func command() int {
 	rate := flag.Int("rate", 700, "deliveries a second")
 	out := flag.String("out", "", "folder for history, logs and report; default: a new one below the temporary folder")
 	broken := flag.String("break", "", "break the product first: "+strings.Join(breakage.Names(), ", ")+"; the run then has to find it, and ends with 0 if it does")
+	again := flag.String("resume", "", "take up the run in this folder, which was broken: start everything on its data, wait for rest, and look anew")
 	race := flag.Bool("race", false, "build the programs with the race detector: slower, and needs a C compiler")
 	list := flag.Bool("list", false, "print the names that -break knows and end")
 	show := flag.Bool("show", false, "print the plan of a seed and end")
@@ -56,6 +57,12 @@ func command() int {
 		return 0
 	}
 
+	if *again != "" {
+		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+		defer stop()
+		result, err := resume(ctx, *again)
+		return conclude(result, err, options{out: *again})
+	}
 	if *seed == 0 {
 		*seed = uint64(rand.Uint32()) //nolint:gosec // a seed is no secret
 	}
@@ -82,14 +89,19 @@ func command() int {
 		}
 	}
 	result, err := torture(ctx, o)
+	return conclude(result, err, o)
+}
+
+// conclude writes and prints a report, and returns the exit code.
+func conclude(result *report.Report, err error, o options) int {
 	if err != nil {
-		fmt.Fprintf(os.Stderr, "torture: seed %d: %v\n", *seed, err)
+		fmt.Fprintf(os.Stderr, "torture: seed %d: %v\n", o.seed, err)
 		return 2
 	}
 	if o.broken != nil {
 		result.Find(o.broken)
 	}
-	if err := result.Write(dir); err != nil {
+	if err := result.Write(o.out); err != nil {
 		fmt.Fprintln(os.Stderr, "torture:", err)
 		return 2
 	}

@@ -93,11 +93,16 @@ func torture(ctx context.Context, o options) (*report.Report, error) {
 		r.say("started %d receivers, %d workers and their services", receivers, workers)
 		err = r.play(ctx, plan)
 	}
+	return r.report, r.end(ctx, err)
+}
+
+// end stops everything; what a run has left is removed if it held.
+func (r *run) end(ctx context.Context, err error) error {
 	err = errors.Join(err, r.stage.Close(context.WithoutCancel(ctx)))
 	if err == nil && len(r.report.Faulty()) == 0 {
 		err = r.stage.Remove()
 	}
-	return r.report, err
+	return err
 }
 
 // breakIt writes the changed sources, and returns what the compiler needs.
@@ -267,6 +272,8 @@ func (r *run) rest(ctx context.Context) error {
 	if r.broken != nil {
 		limit = brokenRestLimit
 	}
+	// A backlog may take its time, as long as it shrinks.
+	var least uint64
 	for until := time.Now().Add(limit); time.Now().Before(until); <-time.After(200 * time.Millisecond) {
 		consumer, err := r.stage.JS().Consumer(ctx, "EVENTS", "worker")
 		if err != nil {
@@ -279,6 +286,9 @@ func (r *run) rest(ctx context.Context) error {
 		}
 		if info.NumPending == 0 && info.NumAckPending == 0 && waiting == 0 {
 			return nil
+		}
+		if info.NumPending < least || least == 0 {
+			least, until = info.NumPending, time.Now().Add(limit)
 		}
 		stuck = fmt.Sprintf("%d messages not delivered, %d without an answer, %d rows not decided", info.NumPending, info.NumAckPending, waiting)
 	}

@@ -94,6 +94,27 @@ type Acked struct {
 	Acks, Tries int
 }
 
+// Note counts a try of a delivery that a history tells of.
+func Note(acked map[Body]Acked, d traffic.Delivery, status int) {
+	note(acked, Acked{Event: d.Event, Content: d.Content, Hash: sha256.Sum256(d.Body())}, status)
+}
+
+func note(acked map[Body]Acked, body Acked, status int) {
+	if body.Event.Forged {
+		return
+	}
+	name := nameOf(body.Event.Source, body.Hash)
+	a, known := acked[name]
+	if !known {
+		a = body
+	}
+	a.Tries++
+	if status >= 200 && status < 300 {
+		a.Acks++
+	}
+	acked[name] = a
+}
+
 // Run sends what next returns, at the planned rate, until there is no more and
 // everything is answered, or ctx ends.
 func (s *Senders) Run(ctx context.Context, next func() (traffic.Delivery, bool)) (Result, error) {
@@ -195,18 +216,7 @@ func (s *Senders) tell(n int, d traffic.Delivery, body Acked, receiver, status i
 		return true, fmt.Errorf("write history: %w", err)
 	}
 	s.result.Tries++
-	if !d.Event.Forged {
-		name := nameOf(d.Event.Source, body.Hash)
-		a, known := s.result.Acked[name]
-		if !known {
-			a = body
-		}
-		a.Tries++
-		if status >= 200 && status < 300 {
-			a.Acks++
-		}
-		s.result.Acked[name] = a
-	}
+	note(s.result.Acked, body, status)
 	switch {
 	case err != nil && status == -1:
 		s.result.TimedOut++

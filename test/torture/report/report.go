@@ -56,6 +56,9 @@ type Report struct {
 	Rate        int     `json:"rate"`
 	WallSeconds float64 `json:"wall_seconds"`
 
+	// Resumed: it did not come to its end at first, and was taken up again.
+	Resumed bool `json:"resumed,omitempty"`
+
 	// Faults are those planned; Done those done, by component and kind.
 	Faults int                           `json:"faults"`
 	Done   map[string]map[fault.Kind]int `json:"done"`

@@ -57,6 +57,8 @@ type Options struct {
 	Cluster bool
 	// Overlay is passed to go build, to break the programs; empty: as they are.
 	Overlay string
+	// Resume starts what a run has left in Out, with its configuration.
+	Resume bool
 	// Race builds the programs with the race detector.
 	Race bool
 	// Say is told what happens.
@@ -148,6 +150,10 @@ func (s *Stage) startServices(ctx context.Context) (err error) {
 
 // configure writes the configuration, with secrets made up for this run.
 func (s *Stage) configure() error {
+	s.config = filepath.Join(s.options.Out, "onceledger.yaml")
+	if s.options.Resume {
+		return s.load()
+	}
 	key := make([]byte, 24)
 	_, _ = rand.Read(key) // never fails
 	s.Secrets = traffic.Secrets{Stripe: "whsec_" + rand.Text(), Orders: "whsec_" + base64.StdEncoding.EncodeToString(key)}
@@ -157,11 +163,13 @@ func (s *Stage) configure() error {
 	}
 	text := strings.NewReplacer("{{stripe}}", s.Secrets.Stripe, "{{orders}}", s.Secrets.Orders,
 		"{{ack_wait}}", AckWait.String(), "{{nats}}", nats).Replace(configuration)
-	s.config = filepath.Join(s.options.Out, "onceledger.yaml")
 	if err := os.WriteFile(s.config, []byte(text), 0o600); err != nil {
 		return fmt.Errorf("write configuration: %w", err)
 	}
-	var err error
+	return s.load()
+}
+
+func (s *Stage) load() (err error) {
 	s.Catalog, err = catalog.Load(s.config, func(string) (string, bool) { return "", false })
 	return err
 }

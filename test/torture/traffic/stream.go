@@ -23,6 +23,8 @@ type Stream struct {
 	finished bool
 	weights  int
 	deadly   int
+	found    map[string]*Event // by Find
+	seen     map[*Event]bool
 }
 
 // New returns the stream of a seed. rate is the planned number of deliveries per
