@@ -126,8 +126,8 @@ func verifies(t *testing.T, g got) {
 		Name: config.Text{Value: "alerts"}, Provider: config.Text{Value: "standard-webhooks"}, Secrets: []config.Secret{config.NewSecret(secret)},
 	})
 	require.Empty(t, faults)
-	require.NoError(t, source.Verify(g.header, g.body, time.Now()))
-	require.Error(t, source.Verify(g.header, append(g.body, ' '), time.Now()))
+	require.NoError(t, source.Verify(t.Context(), provider.Post(g.header, g.body), time.Now()))
+	require.Error(t, source.Verify(t.Context(), provider.Post(g.header, append(g.body, ' ')), time.Now()))
 }
 
 func ok(int, http.ResponseWriter, *http.Request) {}

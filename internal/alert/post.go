@@ -72,7 +72,7 @@ func (s *Sender) post(ctx context.Context, l *letter) error {
 	if err != nil {
 		return fmt.Errorf("write alert: %w", err)
 	}
-	header, err := s.signer.Sign(body, l.id, time.Now())
+	signed, err := s.signer.Sign(body, l.id, time.Now())
 	if err != nil {
 		return fmt.Errorf("sign alert: %w", err)
 	}
@@ -80,7 +80,7 @@ func (s *Sender) post(ctx context.Context, l *letter) error {
 	if err != nil {
 		return errors.New("build request: alerts.url is not usable")
 	}
-	request.Header = header
+	request.Header = signed.Header
 	request.Header.Set("User-Agent", "onceledger/"+telemetry.Version())
 	response, err := s.client.Do(request)
 	if err != nil {

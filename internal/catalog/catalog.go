@@ -7,8 +7,8 @@
 //
 //	cat, err := catalog.Load(config.Path("", os.LookupEnv), os.LookupEnv)
 //	source, ok := cat.Sources["stripe"]
-//	err = source.Verify(r.Header, body, time.Now())
-//	decision := source.Rules.Decide(source.Event(r.Header, body, time.Now()))
+//	err = source.Verify(ctx, request, time.Now())
+//	decision := source.Rules.Decide(source.Events(request, time.Now())[0])
 package catalog
 
 import (
@@ -34,7 +34,7 @@ type Catalog struct {
 	accounts []config.Account // longest match first
 }
 
-// Source is one webhook endpoint: its provider's Verify, Event, Ack and the
+// Source is one webhook endpoint: its provider's Verify, Events, Ack and the
 // like, and the rules that make transfers of its events.
 type Source struct {
 	*provider.Source

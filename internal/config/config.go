@@ -168,6 +168,17 @@ type Source struct {
 	Tolerance time.Duration
 	// HMAC configures provider "hmac"; nil for others.
 	HMAC *HMAC
+	// URL is the address as it is registered with the provider, where that signs it.
+	URL Text
+	// PublicKeys are PEM blocks, or base64 of their content: what the provider
+	// publishes to verify its signatures.
+	PublicKeys []Text
+	// VerifyToken is what the provider sends back when it registers the endpoint.
+	VerifyToken Secret
+	// Audience is who the provider's tokens must be for.
+	Audience Text
+	// WebhookID is the id of the endpoint at the provider, where that signs it.
+	WebhookID Text
 	// ID, Type, Time and Account say where a generic source keeps them:
 	// "header:X-Name" or "body:path.to.member".
 	ID, Type, Time, Account, LiveMode Text

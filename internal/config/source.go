@@ -39,6 +39,11 @@ func sourceKeys(s *Source) keys {
 		"unmatched":       oneOf(&s.Unmatched, "ignore", "park"),
 		"tolerance":       duration(&s.Tolerance, time.Second, 24*time.Hour),
 		"hmac":            hmac(&s.HMAC),
+		"url":             text(&s.URL),
+		"public_keys":     texts(&s.PublicKeys),
+		"verify_token":    verifyToken(&s.VerifyToken),
+		"audience":        text(&s.Audience),
+		"webhook_id":      text(&s.WebhookID),
 		"id":              text(&s.ID),
 		"type":            text(&s.Type),
 		"time":            text(&s.Time),
@@ -60,10 +65,29 @@ func checkSource(r *reader, v value, seen map[string]Pos) {
 	switch {
 	case one && many:
 		r.fault(at, v.path, "secret and secrets are both given; write all into secrets")
-	case !one && !many:
+	case !one && !many && !publicly(seen):
 		// Without a secret anybody could sign.
 		r.fault(v.at, v.path, `key "secrets" is missing`)
 	}
+}
+
+// publicly reports whether the source says how else its provider is known: by
+// a key that is no secret. Whether that is enough is for the provider to say.
+func publicly(seen map[string]Pos) bool {
+	for _, key := range []string{"public_keys", "audience", "webhook_id"} {
+		if _, ok := seen[key]; ok {
+			return true
+		}
+	}
+	return false
+}
+
+func verifyToken(target *Secret) field {
+	return field{read: func(r *reader, v value) {
+		if s, ok := r.secret(v); ok {
+			*target = s
+		}
+	}}
 }
 
 func oneSecret(target *[]Secret) field {

@@ -12,10 +12,10 @@ var stripe = preset{
 		timePart:  "t=",
 		prefix:    "v1=",
 		content:   mustTemplate("{timestamp}.{body}"),
-		tolerance: tolerance,
+		clock:     clock{tolerance: tolerance},
 	}.scheme,
 
-	id:       "body:id",
+	id:       []string{"body:id"},
 	typ:      []string{"body:type"},
 	account:  "body:account", // the connected account; absent for one's own
 	live:     "body:livemode",

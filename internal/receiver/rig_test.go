@@ -162,11 +162,11 @@ func (r *rig) watch(pick func(any) bool) <-chan any {
 
 // request returns a correctly signed request for body.
 func (r *rig) request(body string) *http.Request {
-	header, err := r.cat.Sources[r.name].Sign([]byte(body), "", time.Now())
+	signed, err := r.cat.Sources[r.name].Sign([]byte(body), "", time.Now())
 	require.NoError(r.t, err)
 	req, err := http.NewRequestWithContext(r.t.Context(), http.MethodPost, r.url, strings.NewReader(body))
 	require.NoError(r.t, err)
-	req.Header = header
+	req.Header = signed.Header
 	return req
 }
 
