@@ -13,7 +13,10 @@ import (
 var earliest = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // zones of providers that write local times. China has had no summer time since 1991.
-var zones = map[string]*time.Location{"": nil, "UTC": time.UTC, "China": time.FixedZone("CST", 8*60*60)}
+var zones = map[string]*time.Location{"": nil, "UTC": time.UTC, "China": time.FixedZone("CST", 8*60*60), "Pacific": time.UTC}
+
+// pacific are the two times in which PayPal writes.
+var pacific = strings.NewReplacer(" PST", " -0800", " PDT", " -0700")
 
 const (
 	ahead        = 24 * time.Hour
@@ -32,7 +35,7 @@ func (r *reading) time(l locator, zone *time.Location, now time.Time) time.Time 
 }
 
 // layouts without a zone, as providers in one country write them.
-var layouts = [...]string{time.DateTime, "2006-01-02T15:04:05", "20060102150405", "15:04:05 Jan 02, 2006 MST"}
+var layouts = [...]string{time.DateTime, "2006-01-02T15:04:05", "20060102150405", "15:04:05 Jan 02, 2006 -0700"}
 
 // parseTime reads ISO 8601 with a zone, or unix seconds or milliseconds as a
 // number or a string, whose fraction is dropped.
@@ -54,7 +57,7 @@ func parseTime(value any, zone *time.Location) (time.Time, bool) {
 	}
 	if zone != nil {
 		for _, layout := range layouts {
-			if at, err := time.ParseInLocation(layout, text, zone); err == nil {
+			if at, err := time.ParseInLocation(layout, pacific.Replace(text), zone); err == nil {
 				return at, true
 			}
 		}

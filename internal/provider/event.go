@@ -1,13 +1,13 @@
 package provider
 
 import (
+	"bytes"
 	"cmp"
-	"errors"
-	"fmt"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/onceledger/onceledger/internal/body"
 	"github.com/onceledger/onceledger/internal/jsondoc"
 	"github.com/onceledger/onceledger/pkg/dlq"
 	"github.com/onceledger/onceledger/pkg/envelope"
@@ -27,46 +27,49 @@ import (
 // else. What stands beside the items (Adyen's live) becomes a header. A batch
 // that cannot be taken apart is one event with the whole body and a fault.
 func (s *Source) Events(req Request, now time.Time) []*envelope.Event {
-	if s.batch == nil {
+	if s.preset.batch == "" {
 		r := reading{req: req, data: req.Body}
-		r.doc, r.fault = s.read(req.Body)
+		r.doc, r.fault = s.read(req, req.Body)
 		return []*envelope.Event{s.event(&r, now)}
 	}
-	beside, items, err := split(req.Body, s.batch)
+	items, beside, err := split(req.Body, s.preset.batch)
 	if err != nil || len(items) == 0 {
-		r := reading{req: req, data: req.Body, fault: scanFault(err)}
+		r := reading{req: req, data: req.Body, fault: body.Reason(err)}
 		return []*envelope.Event{s.event(&r, now)}
 	}
 	events := make([]*envelope.Event, len(items))
 	for i, item := range items {
-		r := reading{req: req, data: item, batch: beside}
-		r.doc, r.fault = s.read(item)
+		r := reading{req: req, data: item.Data, batch: beside, fault: body.Reason(item.Err)}
+		if r.fault == "" {
+			r.doc, r.fault = s.read(req, item.Data)
+		}
 		events[i] = s.event(&r, now)
 	}
 	return events
 }
 
-// View returns the JSON document that an event's data stands for: the data
-// itself, or what is inside of a form, an envelope or a cipher.
-func (s *Source) View(data []byte) ([]byte, error) {
-	if s.preset.view == nil {
-		return data, nil
+// View reads an event's data as rules do, whatever its format: forms, XML,
+// envelopes and sealed resources are what they hold. See body.View.
+func (s *Source) View(contentType string, data []byte, keep *jsondoc.Paths) (any, error) {
+	if s.preset.orJSON && looksLikeJSON(data) {
+		return jsondoc.Scan(data, keep)
 	}
-	view, err := s.preset.view(s.scheme, data)
-	if err != nil {
-		return nil, fmt.Errorf("read body of %s: %w", s.name, err)
-	}
-	return view, nil
+	return body.View(&s.kind, contentType, data, keep)
+}
+
+func looksLikeJSON(data []byte) bool {
+	data = bytes.TrimLeft(data, "\xEF\xBB\xBF \t\r\n")
+	return len(data) > 0 && (data[0] == '{' || data[0] == '[')
 }
 
 // read returns what the locators need of an event's data.
-func (s *Source) read(data []byte) (any, dlq.Reason) {
-	view, err := s.View(data)
-	if err != nil {
-		return nil, scanFault(err)
+func (s *Source) read(req Request, data []byte) (any, dlq.Reason) {
+	contentType := ""
+	if values := req.Header["Content-Type"]; len(values) == 1 {
+		contentType = values[0]
 	}
-	doc, err := jsondoc.Scan(view, s.paths)
-	return doc, scanFault(err)
+	doc, err := s.View(contentType, data, s.paths)
+	return doc, body.Reason(err)
 }
 
 func (s *Source) event(r *reading, now time.Time) *envelope.Event {
@@ -97,19 +100,6 @@ func (s *Source) event(r *reading, now time.Time) *envelope.Event {
 		event.ID = envelope.GeneratedID()
 	}
 	return event
-}
-
-func scanFault(err error) dlq.Reason {
-	switch {
-	case err == nil:
-		return ""
-	case errors.Is(err, jsondoc.ErrAmbiguous):
-		return dlq.AmbiguousJSON
-	case errors.Is(err, ErrDecrypt):
-		return dlq.DecryptFailed
-	default:
-		return dlq.BadJSON
-	}
 }
 
 // key composes the event key so that no two (mode, account, id) share one: a

@@ -95,3 +95,16 @@ func metaHandshake(s *Source, req Request, _ bool) (Ack, bool) {
 	}
 	return echo(query.Get("hub.challenge")), true
 }
+
+// graphHandshake echoes the validationToken of a new subscription; such a
+// request has no body that could be verified.
+func graphHandshake(_ *Source, req Request, _ bool) (Ack, bool) {
+	if req.Method != http.MethodPost || req.Query == "" {
+		return Ack{}, false
+	}
+	query, err := url.ParseQuery(req.Query)
+	if err != nil || !query.Has("validationToken") {
+		return Ack{}, false
+	}
+	return echo(query.Get("validationToken")), true
+}

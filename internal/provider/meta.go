@@ -8,7 +8,7 @@ var meta = preset{
 	name:      "meta",
 	scheme:    mac{header: "X-Hub-Signature-256", prefix: "sha256="}.scheme,
 	uses:      usesToken,
-	batch:     "entry[]",
+	batch:     "entry",
 	id:        []string{"batch:object", "body:id", "hash"},
 	typ:       []string{"batch:object", "body:changes.0.field"},
 	account:   "body:id",

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"net/http"
 
+	"github.com/onceledger/onceledger/internal/body"
 	"github.com/onceledger/onceledger/internal/config"
 )
 
@@ -19,11 +20,14 @@ type preset struct {
 	// uses says which optional settings the provider has.
 	uses setting
 
-	// batch is where the events of a request are, as in "events[]"; empty: a
-	// request is one event.
+	// batch is the member that holds the events of a request, "." for an array
+	// that is the whole body; empty: a request is one event.
 	batch string
-	// view returns the JSON that an event's bytes stand for; nil: they are JSON.
-	view func(s scheme, data []byte) ([]byte, error)
+	// kind says how an event's bytes are read, and inner what is sealed in them.
+	kind  body.Kind
+	inner func(src config.Source) []body.Inner
+	// orJSON: bodies that look like JSON are, whatever kind says.
+	orJSON bool
 	// hint: the body is not signed, or says nothing of money. Such a request says
 	// only what to look up, so its events are parked until somebody does.
 	hint bool

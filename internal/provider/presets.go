@@ -11,5 +11,11 @@ var presets = table(
 	// and a time
 	&paddle, &slack, &zoom, &recurly, &paymongo,
 	// and the address
-	&square, &hubspot, &hubspotV2, &hubspotV1,
+	&square, &hubspot, &hubspotV2, &hubspotV1, &twilio,
+	// in ways of their own
+	&adyen, &adyenPlatform, &braintree, &wechatV2,
+	// with a key of the provider's own
+	&wise, &sendgrid, &paypal, &alipay, &wechatV3,
+	// nothing of the body is signed
+	&mollieClassic, &paypalIPN, &flutterwave, &chargebee, &graph, &mercadoPago,
 )

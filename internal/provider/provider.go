@@ -28,8 +28,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/onceledger/onceledger/internal/body"
 	"github.com/onceledger/onceledger/internal/config"
 	"github.com/onceledger/onceledger/internal/jsondoc"
+	"github.com/onceledger/onceledger/internal/keyring"
 )
 
 var (
@@ -39,8 +41,6 @@ var (
 	// ErrUnavailable marks a request that cannot be judged now: its key could not
 	// be fetched, or its content not be opened. The sender is to come again.
 	ErrUnavailable = errors.New("cannot verify now")
-	// ErrDecrypt marks a body that no configured key opens.
-	ErrDecrypt = errors.New("cannot decrypt")
 )
 
 // Source is one configured webhook endpoint, ready to verify and read its
@@ -56,14 +56,19 @@ type Source struct {
 	account, live, occurred locator
 	keep                    []string // canonical names of the headers an event keeps
 	paths                   *jsondoc.Paths
-	batch                   []string       // the steps to the items of a request; nil: it is one
+	kind                    body.Kind
 	zone                    *time.Location // of times without one
 }
 
 // New returns the source that src describes, or all its faults. A source
 // without a usable secret is a fault, never one that accepts everything.
 func New(src config.Source) (*Source, []config.Fault) {
-	f := &faults{src: src}
+	return NewWith(src, keyring.Options{})
+}
+
+// NewWith is New with options for the keys that have to be fetched.
+func NewWith(src config.Source, o keyring.Options) (*Source, []config.Fault) {
+	f := &faults{src: src, options: o}
 	p, ok := presets[src.Provider.Value]
 	if !ok {
 		f.add(src.Provider.Pos, "provider", "%q is unknown; there are %s",
@@ -73,7 +78,10 @@ func New(src config.Source) (*Source, []config.Fault) {
 
 	s := &Source{
 		name: src.Name.Value, mode: cmp.Or(src.Mode, "live"), preset: p,
-		token: src.VerifyToken.Reveal(), batch: batchSteps(p.batch), zone: zones[p.zone],
+		token: src.VerifyToken.Reveal(), kind: p.kind, zone: zones[p.zone],
+	}
+	if p.inner != nil {
+		s.kind.Inner = append(slices.Clone(p.kind.Inner), p.inner(src)...)
 	}
 	p.checkSettings(src, f)
 	s.scheme = p.scheme(src, f)
@@ -171,10 +179,11 @@ func (s *Source) LowerCurrency() bool { return s.preset.lowerCurrency }
 // such a source without a mode moves no money.
 func (s *Source) HasMode() bool { return s.live.set() }
 
-// faults gathers what is wrong with one source.
+// faults gathers what is wrong with one source while it is built.
 type faults struct {
-	src  config.Source
-	list []config.Fault
+	src     config.Source
+	options keyring.Options
+	list    []config.Fault
 }
 
 func (f *faults) add(pos config.Pos, key, format string, args ...any) {

@@ -71,7 +71,7 @@ var coinbaseCommerce = preset{
 var gocardless = preset{
 	name:        "gocardless",
 	scheme:      mac{header: "Webhook-Signature"}.scheme,
-	batch:       "events[]",
+	batch:       "events",
 	id:          []string{"body:id"},
 	typ:         []string{"body:resource_type", "body:action"},
 	account:     "body:links.organisation",
@@ -121,7 +121,7 @@ var modernTreasury = preset{
 var pusher = preset{
 	name:     "pusher",
 	scheme:   mac{header: "X-Pusher-Signature"}.scheme,
-	batch:    "events[]",
+	batch:    "events",
 	id:       []string{"body:name", "body:channel?", "batch:time_ms", "hash"},
 	typ:      []string{"body:name"},
 	occurred: "batch:time_ms",

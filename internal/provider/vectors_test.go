@@ -2,6 +2,7 @@ package provider
 
 import (
 	"context"
+	"crypto/sha1"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
@@ -79,8 +80,31 @@ func (v vector) config(t testing.TB) config.Source {
 	if p.uses&usesURL != 0 {
 		src.URL = config.Text{Value: v.Request.URL}
 	}
+	if p.uses&usesKeys != 0 {
+		src.PublicKeys = []config.Text{{Value: v.publicKey(t)}}
+	}
+	if _, rest, ok := strings.Cut(v.Note, "configured webhook id = "); ok {
+		id, _, _ := strings.Cut(rest, ";")
+		src.WebhookID = config.Text{Value: id}
+	}
 	return src
 }
+
+// publicKey is what verifies the vector.
+func (v vector) publicKey(testing.TB) string { return v.PublicKey }
+
+// source is the vector's source.
+func (v vector) source(t testing.TB, src config.Source) *Source {
+	s := mustNew(t, src)
+	if b, ok := s.scheme.(*braintreePairs); ok && src.Secrets[0].Reveal() == braintreeSecret {
+		key, err := hex.DecodeString(v.KeyHex) // the private key itself is not published
+		require.NoError(t, err)
+		b.pairs[0].key = newKey(sha1.New, key)
+	}
+	return s
+}
+
+const braintreeSecret = "sz9g7zhxz8838v7h:private"
 
 // secrets returns the vector's key in the form in which the provider shows it.
 func (v vector) secrets(t testing.TB) []string {
@@ -93,6 +117,15 @@ func (v vector) secrets(t testing.TB) []string {
 		return []string{string(v.signed(t)[:len("yyyyyyyy-yyyy-yyyy-yyyy-yyyyyyyyyyyy")])}
 	case "svix-v1a":
 		return []string{v.PublicKey}
+	case "braintree":
+		return []string{braintreeSecret}
+	case "wechatpay-v2":
+		_, key, _ := strings.Cut(string(v.signed(t)), "&key=")
+		return []string{key}
+	case "wechatpay-v3":
+		return []string{"testMchAPIv3Key0"}
+	case "wise", "sendgrid", "paypal", "alipay", "apple":
+		return nil
 	}
 	if v.SecretText != "" {
 		return []string{v.SecretText}
@@ -112,13 +145,33 @@ func (v vector) request(t testing.TB) Request {
 	u, err := url.Parse(v.Request.URL)
 	require.NoError(t, err)
 	req.Query = u.RawQuery
+	switch {
+	case v.Provider == "braintree" && len(v.Request.Headers) == 0 && req.Method == http.MethodPost:
+		public, _, _ := strings.Cut(braintreeSecret, ":")
+		signature := "other|" + strings.Repeat("0", 40) + "&" + public + "|" + v.Expected
+		req.Body = []byte(url.Values{"bt_signature": {signature}, "bt_payload": {string(req.Body)}}.Encode())
+	case v.Provider == "wechatpay-v2":
+		fields, _, _ := strings.Cut(string(req.Body), "&key=")
+		document := "<xml>"
+		for pair := range strings.SplitSeq(fields+"&sign="+v.Expected, "&") {
+			name, value, _ := strings.Cut(pair, "=")
+			document += "<" + name + ">" + value + "</" + name + ">"
+		}
+		req.Body = []byte(document + "</xml>")
+	}
 	return req
 }
 
 // check holds one vector to what it expects.
 func (v vector) check(t *testing.T) {
 	ctx := context.Background()
-	s, req := mustNew(t, v.config(t)), v.request(t)
+	s, req := v.source(t, v.config(t)), v.request(t)
+	if req.Method == http.MethodGet {
+		ack, ok := s.Handshake(req, false)
+		require.True(t, ok)
+		require.Equal(t, "sz9g7zhxz8838v7h|"+v.Expected, string(ack.Body))
+		return
+	}
 	if !strings.HasPrefix(v.Expect, "valid") {
 		require.ErrorIs(t, s.Verify(ctx, req, v.now()), ErrSignature)
 		return
@@ -141,8 +194,8 @@ func (v vector) check(t *testing.T) {
 	}
 	refused(mustNew(t, v.other(t)), req, v.now())
 	if clock := s.Tolerance(); v.NowUnix != 0 && clock != 0 {
-		refused(s, req, v.now().Add(clock+time.Second))
-		refused(s, req, v.now().Add(-clock-time.Second))
+		refused(s, req, v.now().Add(2*clock+time.Second))
+		refused(s, req, v.now().Add(-2*clock-time.Second))
 	}
 	req.Header = http.Header{}
 	if len(v.Request.Headers) > 0 && !inBody[v.Provider] {
@@ -153,8 +206,14 @@ func (v vector) check(t *testing.T) {
 // other is the vector's source with a secret of its kind that is not its own.
 func (v vector) other(t testing.TB) config.Source {
 	src := v.config(t)
+	if src.PublicKeys != nil {
+		src.PublicKeys[0].Value = strangers[v.Provider == "sendgrid"]
+		return src
+	}
 	secret := "another secret"
 	switch {
+	case v.Provider == "braintree":
+		secret = braintreeSecret + "x"
 	case v.Provider == "adyen" || v.Provider == "adyen-platform":
 		secret = strings.Repeat("00", 32)
 	case v.Provider == "svix-v1a":
@@ -169,8 +228,8 @@ func (v vector) other(t testing.TB) config.Source {
 // partly are the providers that do not sign the whole body, inBody those whose
 // signature stands there.
 var (
-	partly = map[string]bool{"adyen": true}
-	inBody = map[string]bool{"adyen": true}
+	partly = map[string]bool{"adyen": true, "twilio": true, "braintree": true, "alipay": true, "wechatpay-v2": true, "apple": true}
+	inBody = map[string]bool{"adyen": true, "braintree": true, "alipay": true, "apple": true}
 )
 
 func TestVectors(t *testing.T) {
@@ -189,4 +248,10 @@ func TestGitHubLooksAtSHA1OnlyWhereAsked(t *testing.T) {
 			require.ErrorIs(t, mustNew(t, v.config(t)).Verify(t.Context(), req, now), ErrSignature)
 		}
 	}
+}
+
+// strangers are public keys that have signed no vector: RSA, and ECDSA.
+var strangers = map[bool]string{
+	false: "MIIBIjANBgkqhkiG9w0BAQEFAAOCAQ8AMIIBCgKCAQEAhjXNgWNfCqxIgiSLyC8QsWW/EULfBUdBGSKPZqjXgSkdxoqecBfbmqxk6e1QzBY7wYe+eFv0W91QhrFAiAZ3nw8rjDfWEStr4J9uwoPSTE7EI/1rBUwVI4VszuOjqxpkEkjus8rEUON+a3snIFNGAVLI1S5Rylxt/o0qPq3ReyYFu+XZAITUV/3HPPQDZXqAJZnXw0h4oYs/JSHYKL593APkOChIwkeXDrKGefPLNNggC2d6qsQRYSc665T4VImZcA4bKSrNiWI2I/ZnE/QYSe7PjphfNehU98qXkiuq0fyj50NtXfXoYR3J57iDl0XcDKSkz3SbMvU/VifRgpjtGQIDAQAB",
+	true:  "MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE5NQmiyE3GJjoZq1CZ5l2iFWu/7dKu1n4hv5d98zTeXJzaw3X3K8rCVex2eed2wWe3ugVFt07RIJszOnuLZ3Lkg==",
 }
