@@ -177,6 +177,8 @@ type Source struct {
 	VerifyToken Secret
 	// Audience is who the provider's tokens must be for.
 	Audience Text
+	// ServiceAccount is the e-mail address of who pushes, where tokens name it.
+	ServiceAccount Text
 	// WebhookID is the id of the endpoint at the provider, where that signs it.
 	WebhookID Text
 	// ID, Type, Time and Account say where a generic source keeps them:

@@ -43,6 +43,7 @@ func sourceKeys(s *Source) keys {
 		"public_keys":     texts(&s.PublicKeys),
 		"verify_token":    verifyToken(&s.VerifyToken),
 		"audience":        text(&s.Audience),
+		"service_account": text(&s.ServiceAccount),
 		"webhook_id":      text(&s.WebhookID),
 		"id":              text(&s.ID),
 		"type":            text(&s.Type),

@@ -79,6 +79,7 @@ const (
 	usesToken
 	usesAudience
 	usesWebhookID
+	usesServiceAccount
 )
 
 // checkSettings reports settings that the provider does not have: they would
@@ -94,6 +95,7 @@ func (p *preset) checkSettings(src config.Source, f *faults) {
 		{usesKeys, len(src.PublicKeys) > 0, src.Pos, "public_keys"},
 		{usesToken, !src.VerifyToken.IsZero(), src.Pos, "verify_token"},
 		{usesAudience, src.Audience.Value != "", src.Audience.Pos, "audience"},
+		{usesServiceAccount, src.ServiceAccount.Value != "", src.ServiceAccount.Pos, "service_account"},
 		{usesWebhookID, src.WebhookID.Value != "", src.WebhookID.Pos, "webhook_id"},
 	} {
 		if s.given && p.uses&s.uses == 0 {

@@ -15,7 +15,7 @@ var presets = table(
 	// in ways of their own
 	&adyen, &adyenPlatform, &braintree, &wechatV2,
 	// with a key of the provider's own
-	&wise, &sendgrid, &paypal, &alipay, &wechatV3,
+	&wise, &sendgrid, &paypal, &alipay, &wechatV3, &apple, &googlePlay,
 	// nothing of the body is signed
 	&mollieClassic, &paypalIPN, &flutterwave, &chargebee, &graph, &mercadoPago,
 )

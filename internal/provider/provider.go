@@ -71,8 +71,11 @@ func NewWith(src config.Source, o keyring.Options) (*Source, []config.Fault) {
 	f := &faults{src: src, options: o}
 	p, ok := presets[src.Provider.Value]
 	if !ok {
-		f.add(src.Provider.Pos, "provider", "%q is unknown; there are %s",
-			src.Provider.Value, strings.Join(Names(), ", "))
+		hint := config.DidYouMean(src.Provider.Value, Names())
+		if hint == "" {
+			hint = "; there are " + strings.Join(Names(), ", ")
+		}
+		f.add(src.Provider.Pos, "provider", "%q is unknown%s", src.Provider.Value, hint)
 		return nil, f.list
 	}
 

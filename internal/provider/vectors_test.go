@@ -51,7 +51,12 @@ func (v vector) signed(t testing.TB) []byte {
 	return text
 }
 
-func (v vector) now() time.Time { return time.Unix(v.NowUnix, 0) }
+func (v vector) now() time.Time {
+	if v.Provider == "apple" { // its certificates are valid from 2023 to 2032
+		return now
+	}
+	return time.Unix(v.NowUnix, 0)
+}
 
 // vectorPresets are the presets of vectors whose provider has another name here.
 var vectorPresets = map[string]string{
@@ -83,6 +88,12 @@ func (v vector) config(t testing.TB) config.Source {
 	if p.uses&usesKeys != 0 {
 		src.PublicKeys = []config.Text{{Value: v.publicKey(t)}}
 	}
+	if v.Provider == "apple" {
+		src.Audience = config.Text{Value: "com.example"}
+		if v.ID == "V58" {
+			src.Audience.Value = "com.example.wrong"
+		}
+	}
 	if _, rest, ok := strings.Cut(v.Note, "configured webhook id = "); ok {
 		id, _, _ := strings.Cut(rest, ";")
 		src.WebhookID = config.Text{Value: id}
@@ -90,8 +101,37 @@ func (v vector) config(t testing.TB) config.Source {
 	return src
 }
 
-// publicKey is what verifies the vector.
-func (v vector) publicKey(testing.TB) string { return v.PublicKey }
+// publicKey is what verifies the vector: of Apple's, the root that the token
+// brings along, which there is Apple's test root.
+func (v vector) publicKey(t testing.TB) string {
+	if v.Provider != "apple" {
+		return v.PublicKey
+	}
+	var chain struct{ X5C []string }
+	header, _, _ := strings.Cut(string(v.signed(t)), ".")
+	text, err := base64.RawURLEncoding.DecodeString(header)
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(text, &chain))
+	if len(chain.X5C) == 0 {
+		return appleRoot(t)
+	}
+	return chain.X5C[len(chain.X5C)-1]
+}
+
+// appleRoot is that of V57.
+func appleRoot(t testing.TB) string {
+	return vectorByID(t, "V57").publicKey(t)
+}
+
+func vectorByID(t testing.TB, id string) vector {
+	for _, v := range vectors(t) {
+		if v.ID == id {
+			return v
+		}
+	}
+	require.Fail(t, "no vector", id)
+	return vector{}
+}
 
 // source is the vector's source.
 func (v vector) source(t testing.TB, src config.Source) *Source {
@@ -208,6 +248,9 @@ func (v vector) other(t testing.TB) config.Source {
 	src := v.config(t)
 	if src.PublicKeys != nil {
 		src.PublicKeys[0].Value = strangers[v.Provider == "sendgrid"]
+		if v.Provider == "apple" {
+			src.PublicKeys[0].Value = ecdsaPair(t).certificate
+		}
 		return src
 	}
 	secret := "another secret"

@@ -44,7 +44,6 @@ var wechatV3 = preset{
 // wechat is public with something sealed inside.
 type wechat struct {
 	public
-	open func(text string, beside map[string]any) ([]byte, error)
 	key  []byte // the first one; for sign
 	kind body.Kind
 }
