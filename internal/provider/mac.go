@@ -8,7 +8,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"hash"
-	"iter"
 	"net/http"
 	"slices"
 	"strconv"
@@ -149,7 +148,8 @@ func (m *mac) stamp(h http.Header, value string) (string, error) {
 		return stamp, nil
 	}
 	stamp, found := "", 0
-	for part := range m.parts(value) {
+	for part, more := "", true; more; {
+		part, value, more = m.cut(value)
 		if rest, ok := strings.CutPrefix(part, m.timePart); ok {
 			stamp = rest
 			found++
@@ -163,7 +163,8 @@ func (m *mac) stamp(h http.Header, value string) (string, error) {
 
 // contains reports whether one of the signatures in value is sum.
 func (m *mac) contains(value string, sum []byte) bool {
-	for part := range m.parts(value) {
+	for part, more := "", true; more; {
+		part, value, more = m.cut(value)
 		text, ok := strings.CutPrefix(part, m.prefix)
 		if !ok && m.also != "" {
 			text, ok = strings.CutPrefix(part, m.also)
@@ -175,11 +176,13 @@ func (m *mac) contains(value string, sum []byte) bool {
 	return false
 }
 
-func (m *mac) parts(value string) iter.Seq[string] {
+// cut returns the first part of a header's value and the rest. An iterator
+// would allocate, for each request.
+func (m *mac) cut(value string) (part, rest string, more bool) {
 	if m.separator == "" {
-		return func(yield func(string) bool) { yield(value) }
+		return value, "", false
 	}
-	return strings.SplitSeq(value, m.separator)
+	return strings.Cut(value, m.separator)
 }
 
 func (m *mac) sign(req *Request, id string, now time.Time) error {
