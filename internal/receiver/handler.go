@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -73,22 +72,20 @@ func (s *Server) receive(w http.ResponseWriter, r *http.Request, source *catalog
 	if ack, ok := source.Handshake(request, false); ok {
 		return answer{status: ack.Status, outcome: handshake, ack: ack}
 	}
-	switch {
-	case r.Method != http.MethodPost:
+	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)
 		return answer{status: http.StatusMethodNotAllowed, outcome: wrongMethod, text: "webhooks are sent with POST"}
-	case !identity(r.Header.Values("Content-Encoding")):
-		w.Header().Set("Accept-Encoding", "identity")
-		return answer{
-			status: http.StatusUnsupportedMediaType, outcome: wrongEncoding,
-			text: "send the body without Content-Encoding; compressed bodies are not supported yet",
-		}
 	}
 	body, err := readBody(r, s.maxBody, s.bodies)
 	if err != nil {
 		return failed(err)
 	}
 	defer body.release()
+	// What is signed, hashed and stored is the body, not how it travelled.
+	if err := body.inflate(r.Header.Values("Content-Encoding"), s.maxBody); err != nil {
+		w.Header().Set("Accept-Encoding", "gzip, deflate, identity")
+		return failed(err)
+	}
 	request.Body = body.bytes
 	a := s.take(r.Context(), source, request)
 	if a.status == http.StatusServiceUnavailable && len(source.Again().Body) > 0 {
@@ -170,16 +167,6 @@ func (s *Server) store(ctx context.Context, event *envelope.Event) (joined bool,
 	return s.seen.do(ctx, keyOf(event), publish)
 }
 
-// identity reports whether the body is not encoded.
-func identity(encodings []string) bool {
-	for _, e := range encodings {
-		if e != "" && !strings.EqualFold(strings.TrimSpace(e), "identity") {
-			return false
-		}
-	}
-	return true
-}
-
 // failed is the table of what a request is told that could not be taken.
 func failed(err error) answer {
 	again := func(o outcome, text string) answer {
@@ -188,6 +175,10 @@ func failed(err error) answer {
 	switch {
 	case errors.Is(err, errTooLarge):
 		return answer{status: http.StatusRequestEntityTooLarge, outcome: tooLarge, text: "the body is too large", err: err}
+	case errors.Is(err, errEncoding):
+		return answer{status: http.StatusUnsupportedMediaType, outcome: wrongEncoding, text: "the Content-Encoding is none of gzip, deflate and identity", err: err}
+	case errors.Is(err, errInflate):
+		return answer{status: http.StatusBadRequest, outcome: wrongEncoding, text: "the body is not in its Content-Encoding", err: err}
 	case errors.Is(err, errAborted):
 		return answer{status: http.StatusRequestTimeout, outcome: aborted, text: "the body did not arrive", err: err}
 	case errors.Is(err, errFull):
