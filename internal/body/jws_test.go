@@ -1,0 +1,175 @@
+package body_test
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rsa"
+	"encoding/base64"
+	"encoding/json"
+	"math/big"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/onceledger/onceledger/internal/body"
+	"github.com/onceledger/onceledger/internal/jsondoc"
+)
+
+// The examples of RFC 7515, appendices A.2 and A.3.
+const (
+	rfcPayload = "eyJpc3MiOiJqb2UiLA0KICJleHAiOjEzMDA4MTkzODAsDQogImh0dHA6Ly9leGFtcGxlLmNvbS9pc19yb290Ijp0cnVlfQ"
+	rfcRS256   = "eyJhbGciOiJSUzI1NiJ9." + rfcPayload + ".cC4hiUPoj9Eetdgtv3hF80EGrhuB__dzERat0XF9g2VtQgr9PJbu3XOiZj5RZmh7AAuHIm4Bh-0Qc_lF5YKt_O8W2Fp5jujGbds9uJdbF9CUAr7t1dnZcAcQjbKBYNX4BAynRFdiuB--f_nZLgrnbyTyWzO75vRK5h6xBArLIARNPvkSjtQBMHlb1L07Qe7K0GarZRmB_eSN9383LcOLn6_dO--xi12jzDwusC-eOkHWEsqtFZESc6BfI7noOPqvhJ1phCnvWh6IeYI2w9QOYEUipUTI8np6LbgGY9Fs98rqVt5AXLIhWkWywlVmtVrBp0igcN_IoypGlUPQGe77Rw"
+	rfcES256   = "eyJhbGciOiJFUzI1NiJ9." + rfcPayload + ".DtEhU3ljbEg8L38VWAfUAqOyKAM6-Xx-F4GawxaepmXFCgfTjDxw5djxLa8ISlSApmWQxfKTUJqPP3-Kg6NU1Q"
+	rfcModulus = "ofgWCuLjybRlzo0tZWJjNiuSfb4p4fAkd_wWJcyQoTbji9k0l8W26mPddxHmfHQp-Vaw-4qPCJrcS2mJPMEzP1Pt0Bm4d4QlL-yRT-SFd2lZS-pCgNMsD1W_YpRPEwOWvG6b32690r2jZ47soMZo9wGzjb_7OMg0LOL-bSf63kpaSHSXndS5z5rexMdbBYUsLA9e-KXBdQOS-UTo7WTBEMa2R2CapHg665xsmtdVMTBQY4uDZlxvb3qCo5ZwKh9kG4LT6_I5IhlJH7aGhyxXFvUK-DWNmoudF8NAco9_h9iaGNj8q2ethFkMLs91kzk2PAcDTW9gb54h4FRWyuXpoQ"
+)
+
+func rawURL(tb testing.TB, text string) []byte {
+	data, err := base64.RawURLEncoding.DecodeString(text)
+	require.NoError(tb, err)
+	return data
+}
+
+func rsaKey(tb testing.TB) *rsa.PublicKey {
+	return &rsa.PublicKey{N: new(big.Int).SetBytes(rawURL(tb, rfcModulus)), E: 65537}
+}
+
+func ecKey(tb testing.TB) *ecdsa.PublicKey {
+	x := rawURL(tb, "f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU")
+	y := rawURL(tb, "x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0")
+	key, err := ecdsa.ParseUncompressedPublicKey(elliptic.P256(), append(append([]byte{4}, x...), y...))
+	require.NoError(tb, err)
+	return key
+}
+
+// encode spells a part of a token.
+func encode(data string) string { return base64.RawURLEncoding.EncodeToString([]byte(data)) }
+
+func TestToken(t *testing.T) {
+	verify := func(text string, key crypto.PublicKey, allowed ...body.Algorithm) error {
+		token, err := body.ParseToken(text)
+		if err != nil {
+			return err
+		}
+		_, err = token.Verify(key, allowed...)
+		return err
+	}
+
+	t.Run("RFC 7515 A.2 and A.3", func(t *testing.T) {
+		for text, key := range map[string]crypto.PublicKey{rfcRS256: rsaKey(t), rfcES256: ecKey(t)} {
+			token, err := body.ParseToken(text)
+			require.NoError(t, err)
+			payload, err := token.Verify(key, body.RS256, body.ES256)
+			require.NoError(t, err)
+			require.Equal(t, "{\"iss\":\"joe\",\r\n \"exp\":1300819380,\r\n \"http://example.com/is_root\":true}", string(payload))
+			require.Equal(t, payload, token.Unverified())
+		}
+	})
+
+	t.Run("any other bit is another token", func(t *testing.T) {
+		for text, key := range map[string]crypto.PublicKey{rfcRS256: rsaKey(t), rfcES256: ecKey(t)} {
+			for at := 22; at < len(text)-1; at += 7 {
+				other := []byte(text)
+				if other[at] == '.' {
+					continue
+				}
+				other[at] = map[bool]byte{true: 'B', false: 'A'}[other[at] == 'A']
+				require.ErrorIs(t, verify(string(other), key, body.RS256, body.ES256), body.ErrToken, "byte %d", at)
+			}
+		}
+	})
+
+	t.Run("the caller chooses the algorithm, and the key has to be made for it", func(t *testing.T) {
+		require.ErrorIs(t, verify(rfcRS256, rsaKey(t), body.ES256), body.ErrToken)
+		require.ErrorIs(t, verify(rfcES256, ecKey(t), body.RS256), body.ErrToken)
+		require.ErrorIs(t, verify(rfcES256, ecKey(t)), body.ErrToken)
+		require.ErrorIs(t, verify(rfcES256, rsaKey(t), body.RS256, body.ES256), body.ErrToken)
+		require.ErrorIs(t, verify(rfcRS256, ecKey(t), body.RS256, body.ES256), body.ErrToken)
+		require.ErrorIs(t, verify(rfcRS256, nil, body.RS256), body.ErrToken)
+		p384 := ecKey(t)
+		p384.Curve = elliptic.P384()
+		require.ErrorIs(t, verify(rfcES256, p384, body.ES256), body.ErrToken)
+	})
+
+	t.Run("none and shared secrets are no algorithms, even where they are allowed", func(t *testing.T) {
+		for _, name := range []string{"none", "None", "", "HS256", "RS384", "es256"} {
+			header := encode(`{"alg":"` + name + `"}`)
+			for _, signature := range []string{"", "AAAA"} {
+				err := verify(header+"."+rfcPayload+"."+signature, rsaKey(t), body.RS256, body.ES256, body.Algorithm(name))
+				require.ErrorIs(t, err, body.ErrToken, name)
+			}
+		}
+	})
+
+	t.Run("case 48: texts of the wrong shape", func(t *testing.T) {
+		signature := strings.SplitN(rfcES256, ".", 3)[2]
+		for name, text := range map[string]string{
+			"nothing":                "",
+			"two parts":              "eyJhbGciOiJFUzI1NiJ9." + rfcPayload,
+			"four parts":             rfcES256 + ".x",
+			"padding":                rfcES256 + "==",
+			"a line break":           rfcES256 + "\n",
+			"header that is no JSON": encode("alg") + "." + rfcPayload + "." + signature,
+			"header that is a list":  encode(`["ES256"]`) + "." + rfcPayload + "." + signature,
+			"alg twice":              encode(`{"alg":"none","alg":"ES256"}`) + "." + rfcPayload + "." + signature,
+			"alg that is no text":    encode(`{"alg":["ES256"]}`) + "." + rfcPayload + "." + signature,
+			"critical members":       encode(`{"alg":"ES256","crit":["b64"],"b64":false}`) + "." + rfcPayload + "." + signature,
+			"critical null":          encode(`{"alg":"ES256","crit":null}`) + "." + rfcPayload + "." + signature,
+			"a short signature":      rfcES256[:len(rfcES256)-4],
+			"no signature":           strings.TrimSuffix(rfcES256, signature),
+			"a zero signature":       strings.TrimSuffix(rfcES256, signature) + base64.RawURLEncoding.EncodeToString(make([]byte, 64)),
+			"too long":               rfcES256 + strings.Repeat("A", body.MaxToken),
+		} {
+			require.ErrorIs(t, verify(text, ecKey(t), body.ES256), body.ErrToken, name)
+		}
+	})
+
+	t.Run("a short RSA key is not believed", func(t *testing.T) {
+		short := rsaKey(t)
+		short.N = new(big.Int).Rsh(short.N, 1)
+		require.ErrorIs(t, verify(rfcRS256, short, body.RS256), body.ErrToken)
+	})
+}
+
+func TestKeySet(t *testing.T) {
+	set := func(keys ...map[string]any) []byte {
+		data, err := json.Marshal(map[string]any{"keys": keys})
+		require.NoError(t, err)
+		return data
+	}
+	with := func(changes ...any) map[string]any {
+		key := map[string]any{"kty": "RSA", "use": "sig", "alg": "RS256", "kid": "k1", "n": rfcModulus, "e": "AQAB"}
+		for i := 0; i < len(changes); i += 2 {
+			key[changes[i].(string)] = changes[i+1]
+		}
+		return key
+	}
+
+	t.Run("keys for signatures, by id", func(t *testing.T) {
+		keys, err := body.ReadKeySet(set(with(), with("kid", "k2", "kty", "EC"), with("kid", "k3", "use", "enc")))
+		require.NoError(t, err)
+		require.Equal(t, map[string]crypto.PublicKey{"k1": rsaKey(t)}, keys)
+	})
+	t.Run("refused", func(t *testing.T) {
+		short := base64.RawURLEncoding.EncodeToString(rawURL(t, rfcModulus)[:255])
+		for name, data := range map[string][]byte{
+			"the same id twice":  set(with(), with()),
+			"no id":              set(with("kid", nil)),
+			"a short key":        set(with("n", short)),
+			"no modulus":         set(with("n", nil)),
+			"an exponent of one": set(with("e", "AQ")),
+			"an even exponent":   set(with("e", "BA")),
+			"a huge exponent":    set(with("e", rfcModulus)),
+			"padding":            set(with("e", "AQAB==")),
+			"no keys":            []byte(`{}`),
+			"keys that are none": []byte(`{"keys":[1]}`),
+			"too many keys":      []byte(`{"keys":[` + strings.Repeat("{},", body.MaxKeys) + `{}]}`),
+		} {
+			_, err := body.ReadKeySet(data)
+			require.Error(t, err, name)
+		}
+		_, err := body.ReadKeySet([]byte(`{"keys":[],"keys":[]}`))
+		require.ErrorIs(t, err, jsondoc.ErrAmbiguous)
+	})
+}
