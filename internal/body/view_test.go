@@ -71,6 +71,24 @@ func TestView(t *testing.T) {
 		require.Equal(t, "0.01", lookup(t, doc, "invoice_amount"))
 	})
 
+	t.Run("an inner document can be the whole body", func(t *testing.T) {
+		github := &body.Kind{Format: body.FormatForm, Inner: []body.Inner{{Path: []string{"payload"}, Whole: true}}}
+		doc, err := body.View(github, "", all["V07"].Body, everything)
+		require.NoError(t, err)
+		require.Equal(t, map[string]any{"yo": true}, doc)
+		doc, err = body.View(github, "", []byte("load=1"), everything)
+		require.NoError(t, err)
+		require.Equal(t, map[string]any{"load": "1"}, doc)
+	})
+
+	t.Run("case 81: the bytes tell their format", func(t *testing.T) {
+		for data, format := range map[string]body.Format{
+			"\xEF\xBB\xBF {}": body.FormatJSON, "\r\n[]": body.FormatJSON, " <xml/>": body.FormatXML, "--B\r\n": body.FormatMultipart, "payload=%7B": body.FormatForm, "": body.FormatForm,
+		} {
+			require.Equal(t, format, body.FormatOf([]byte(data)), data)
+		}
+	})
+
 	t.Run("what is absent, null or of another kind", func(t *testing.T) {
 		for data, reason := range map[string]dlq.Reason{
 			`{}`: "", `{"message":null}`: "", `{"message":{}}`: "", `{"message":{"data":null}}`: "", `{"message":[1]}`: "", `[]`: "", `1`: "",
@@ -91,6 +109,9 @@ func TestView(t *testing.T) {
 		keep := jsondoc.NewPaths([]string{"id"}, []string{"note"})
 		want, err := jsondoc.Scan(data, keep)
 		require.NoError(t, err)
+		doc, err := body.View(nil, "", data, keep)
+		require.NoError(t, err)
+		require.Equal(t, want, doc)
 		for _, contentType := range []string{"", "application/json; charset=iso-8859-1", "application/x-www-form-urlencoded"} { // cases 39 and 81
 			doc, err := body.View(&body.Kind{}, contentType, data, keep)
 			require.NoError(t, err)
