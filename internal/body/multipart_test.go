@@ -69,6 +69,7 @@ func TestMultipart(t *testing.T) {
 		"a transfer encoding":               part(named("a")+"\r\nContent-Transfer-Encoding: base64", "MQ==") + "--B--",
 		"another charset":                   part(named("a")+"\r\nContent-Type: text/plain; charset=utf-16", "1") + "--B--",
 		"a folded header":                   part("Content-Disposition: form-data;\r\n name=\"a\"", "1") + "--B--",
+		"a file in a folded line":           part(named("a")+"\r\n ; filename=\"x:y\"", "1") + "--B--",
 		"no header":                         "--B\r\n\r\n1\r\n--B--",
 	} {
 		t.Run("refused: "+name, func(t *testing.T) {
@@ -78,13 +79,14 @@ func TestMultipart(t *testing.T) {
 		})
 	}
 
-	for _, contentType := range []string{
-		"", "application/x-www-form-urlencoded", "multipart/mixed; boundary=B", "multipart/form-data", "multipart/form-data; boundary=",
-		"multipart/form-data; boundary=B; boundary=C", "multipart/form-data; boundary*=UTF-8''B", "multipart/form-data; boundary*0=B; boundary*1=C",
-		`multipart/form-data; boundary="B "`, `multipart/form-data; boundary="B\""`, "multipart/form-data; boundary=" + strings.Repeat("B", 71),
+	for contentType, boundary := range map[string]string{
+		"": "B", "application/x-www-form-urlencoded": "B", "multipart/mixed; boundary=B": "B", "multipart/form-data": "", "multipart/form-data; boundary=": "",
+		"multipart/form-data; boundary=B; boundary=C": "B", "multipart/form-data; boundary*=UTF-8''B": "B", "multipart/form-data; boundary*0=B; boundary*1=C": "BC",
+		`multipart/form-data; boundary="B "`: "B ", `multipart/form-data; boundary="B\""`: `B"`, "multipart/form-data; boundary=" + strings.Repeat("B", 71): strings.Repeat("B", 71),
 	} {
 		t.Run("refused content type: "+contentType, func(t *testing.T) {
-			_, err := body.ReadMultipart([]byte(part(named("a"), "1")+"--B--"), contentType)
+			data := strings.ReplaceAll(part(named("a"), "1")+"--B--", "--B", "--"+boundary)
+			_, err := body.ReadMultipart([]byte(data), contentType)
 			require.True(t, isSyntax(err), "%v", err)
 		})
 	}
