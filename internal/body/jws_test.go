@@ -1,10 +1,13 @@
 package body_test
 
 import (
+	"bytes"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/rsa"
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
 	"math/big"
@@ -90,6 +93,31 @@ func TestToken(t *testing.T) {
 		p384 := ecKey(t)
 		p384.Curve = elliptic.P384()
 		require.ErrorIs(t, verify(rfcES256, p384, body.ES256), body.ErrToken)
+	})
+
+	t.Run("an algorithm that the header does not name", func(t *testing.T) {
+		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+		require.NoError(t, err)
+		ec := func(name string) string {
+			text := encode(`{"alg":"`+name+`"}`) + "." + rfcPayload
+			digest := sha256.Sum256([]byte(text))
+			r, s, err := ecdsa.Sign(rand.Reader, key, digest[:])
+			require.NoError(t, err)
+			signature := make([]byte, 64)
+			r.FillBytes(signature[:32])
+			s.FillBytes(signature[32:])
+			return text + "." + base64.RawURLEncoding.EncodeToString(signature)
+		}
+		require.NoError(t, verify(ec("ES256"), &key.PublicKey, body.ES256, body.RS256))
+		require.ErrorIs(t, verify(ec("RS256"), &key.PublicKey, body.ES256, body.RS256), body.ErrToken)
+		require.ErrorIs(t, verify(sign(t, `{"alg":"ES256"}`, nil), &signer().PublicKey, body.ES256, body.RS256), body.ErrToken)
+	})
+
+	t.Run("a signature has one spelling", func(t *testing.T) {
+		at := strings.LastIndexByte(rfcES256, '.') + 1
+		signature := rawURL(t, rfcES256[at:])
+		longer := append(append(bytes.Clone(signature[:32]), 0), signature[32:]...)
+		require.ErrorIs(t, verify(rfcES256[:at]+base64.RawURLEncoding.EncodeToString(longer), ecKey(t), body.ES256), body.ErrToken)
 	})
 
 	t.Run("none and shared secrets are no algorithms, even where they are allowed", func(t *testing.T) {

@@ -69,6 +69,7 @@ func TestMultipart(t *testing.T) {
 		"a transfer encoding":               part(named("a")+"\r\nContent-Transfer-Encoding: base64", "MQ==") + "--B--",
 		"another charset":                   part(named("a")+"\r\nContent-Type: text/plain; charset=utf-16", "1") + "--B--",
 		"a folded header":                   part("Content-Disposition: form-data;\r\n name=\"a\"", "1") + "--B--",
+		"a header on the boundary's line":   "--BX: y\r\n" + named("a") + "\r\n\r\n1\r\n--B--",
 		"a file in a folded line":           part(named("a")+"\r\n ; filename=\"x:y\"", "1") + "--B--",
 		"no header":                         "--B\r\n\r\n1\r\n--B--",
 	} {
