@@ -40,6 +40,13 @@ func TestSealed(t *testing.T) {
 		}
 	})
 
+	t.Run("case 78: a key of another length is said to be one", func(t *testing.T) {
+		for _, n := range []int{0, 15, 24, 33} {
+			_, err := body.OpenSealed(make([]byte, 12), nil, nil, make([]byte, n))
+			require.ErrorContains(t, err, "bytes, not 32")
+		}
+	})
+
 	t.Run("case 78: changed data", func(t *testing.T) {
 		for before, after := range map[string]string{
 			`"associated_data":"payscore"`:  `"associated_data":"payscorf"`,

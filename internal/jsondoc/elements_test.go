@@ -23,6 +23,7 @@ func TestElements(t *testing.T) {
 		{`[]`, nil, nil},
 		{" [ 1 ,\"a]\\\"\" , [2,[]],{\"b\" : {}} ]\n", nil, []string{"1", `"a]\""`, "[2,[]]", `{"b" : {}}`}},
 		{`{"x":[0],"a":{"b":[null,true]},"y":{"b":[1]}}`, []string{"a", "b"}, []string{"null", "true"}},
+		{`{"a":{"b":[1],"c":1},"b":2,"c":{"b":1}}`, []string{"a", "b"}, []string{"1"}},
 		{`{"\u0061":[1]}`, []string{"a"}, []string{"1"}},
 		{`[{"a":1,"a":2}]`, nil, []string{`{"a":1,"a":2}`}},
 	} {
@@ -66,7 +67,7 @@ func TestElements(t *testing.T) {
 	})
 
 	t.Run("no array there", func(t *testing.T) {
-		for data, path := range map[string][]string{`{}`: {"a"}, `{"a":1}`: {"a"}, `{"a":[]}`: {"a", "b"}, `1`: nil, `{"a":null}`: {"a"}} {
+		for data, path := range map[string][]string{`{}`: {"a"}, `{"a":1}`: {"a"}, `{"a":[]}`: {"a", "b"}, `1`: nil, `{"a":null}`: {"a"}, `{"a":[1]}`: nil} {
 			_, err := jsondoc.Elements([]byte(data), 10, path...)
 			require.ErrorIs(t, err, jsondoc.ErrNoArray, data)
 		}
