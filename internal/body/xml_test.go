@@ -42,7 +42,7 @@ func TestXML(t *testing.T) {
 			"subject": map[string]any{"check": "true", "check@type": "boolean"},
 		}}, doc)
 
-		doc, err = body.ReadXML([]byte(`<n a="1"><list type="array"><x type="integer">1</x><x><y>2</y></x></list><none type="array"/><date nil="true"></date></n>`))
+		doc, err = body.ReadXML([]byte(`<n a="1"><list type="array"><x type="integer">1</x><x type="y"><y>2</y></x></list><none type="array"/><date nil="true"></date></n>`))
 		require.NoError(t, err)
 		require.Equal(t, map[string]any{"n@a": "1", "n": map[string]any{
 			"list": []any{"1", map[string]any{"y": "2"}}, "list@type": "array", "none": []any{}, "none@type": "array", "date": nil, "date@nil": "true",
