@@ -1,6 +1,7 @@
 package jsondoc_test
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -56,6 +57,16 @@ func TestElements(t *testing.T) {
 		}
 		_, err := jsondoc.Elements(append(data, `"x":[1]}`...), 10, "x")
 		require.ErrorIs(t, err, jsondoc.ErrAmbiguous)
+	})
+
+	t.Run("names of one object do not count in another", func(t *testing.T) {
+		var names string
+		for i := range 40 {
+			names += fmt.Sprintf(`,"n%d":0`, i)
+		}
+		elements, err := jsondoc.Elements([]byte(`{"a":{"b":[1]`+names+`}`+names+`}`), 10, "a", "b")
+		require.NoError(t, err)
+		require.Len(t, elements, 1)
 	})
 
 	t.Run("no more than are asked for", func(t *testing.T) {
