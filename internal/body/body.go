@@ -5,10 +5,11 @@
 // It guarantees that what is accepted has exactly one reading: a name that is
 // repeated, an escape that readers take differently and a text that is not what
 // its charset says are errors or marked values, never a guess. Nothing panics,
-// and no input makes it hold more than a small multiple of its own size; a
-// compressed one not more than the caller's limit. Bytes are what is signed and
-// hashed: every reader leaves its input untouched, and forms give back the bytes
-// as they were sent beside what they mean.
+// nothing recurses further than a named bound, and memory is bounded by the size
+// of the body (XML, the greediest, takes up to 40 times that), or by the caller's
+// limit where it is compressed. Bytes are what is signed and hashed: every reader
+// leaves its input untouched, and forms give back the bytes as they were sent
+// beside what they mean.
 //
 //	kind := &body.Kind{Format: body.FormatForm, CharsetField: "charset"}
 //	doc, err := body.View(kind, contentType, data, keep)

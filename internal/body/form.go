@@ -34,7 +34,7 @@ type Form []Field
 // Repeated names are no error here: see Find and Object. Errors wrap ErrSyntax
 // or ErrLimit.
 func ReadForm(data []byte) (Form, error) {
-	var form Form
+	form := make(Form, 0, min(MaxFields, 1+bytes.Count(data, []byte("&"))))
 	for rest, more := withoutBOM(data), true; more; {
 		var pair []byte
 		pair, rest, more = bytes.Cut(rest, []byte("&"))
@@ -126,7 +126,7 @@ func (f Form) Object(charset string, repeats bool) (map[string]any, error) {
 	t := newTexts(charset, values...)
 
 	object := make(map[string]any, len(f))
-	lists := make(map[string]bool)
+	var lists map[string]bool
 	for i := range f {
 		name, value := t.name(f[i].Name), t.text(f[i].Value)
 		before, found := object[name]
@@ -138,6 +138,9 @@ func (f Form) Object(charset string, repeats bool) (map[string]any, error) {
 		case lists[name]:
 			object[name] = append(before.([]any), value)
 		default:
+			if lists == nil {
+				lists = make(map[string]bool)
+			}
 			object[name], lists[name] = []any{before, value}, true
 		}
 	}

@@ -21,8 +21,9 @@ var ErrNoKey = errors.New("no such key")
 // Bearer says which JWTs are accepted as proof of who sends a request, such as
 // Google's OIDC tokens on Pub/Sub pushes.
 type Bearer struct {
-	// Keys returns the key with an id. ErrNoKey makes the token invalid; any
-	// other error is passed on, and is no fault of the token's.
+	// Keys returns the key with an id, which anybody may have sent: it must not
+	// fetch anew for each unknown one. ErrNoKey makes the token invalid; any other
+	// error is passed on, and is no fault of the token's.
 	Keys func(keyID string) (crypto.PublicKey, error)
 	// Algorithm is the one that tokens are signed with.
 	Algorithm Algorithm

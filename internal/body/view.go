@@ -1,6 +1,7 @@
 package body
 
 import (
+	"bytes"
 	"fmt"
 	"mime"
 
@@ -19,8 +20,22 @@ const (
 	FormatXML
 )
 
-// Kind says how to read the bodies of a source. The zero Kind is JSON. It is
-// immutable and safe for concurrent use.
+// FormatOf tells the format by how data begins, for sources that send several:
+// an object or array of JSON, an element of XML, a boundary, or else a form.
+func FormatOf(data []byte) Format {
+	switch data = bytes.TrimLeft(withoutBOM(data), " \t\r\n"); {
+	case bytes.HasPrefix(data, []byte("{")), bytes.HasPrefix(data, []byte("[")):
+		return FormatJSON
+	case bytes.HasPrefix(data, []byte("<")):
+		return FormatXML
+	case bytes.HasPrefix(data, []byte("--")):
+		return FormatMultipart
+	}
+	return FormatForm
+}
+
+// Kind says how to read the bodies of a source. A nil and a zero Kind are JSON.
+// It is immutable and safe for concurrent use.
 type Kind struct {
 	Format Format
 	// CharsetField is the form field that names the charset, as Alipay's and
@@ -35,14 +50,17 @@ type Kind struct {
 // Inner is a member whose text holds another document, which View puts in its
 // place: rules read body.message.data.orderId though data is base64.
 type Inner struct {
-	// Path leads to the member, through objects. Where it is absent or null,
-	// nothing is done.
+	// Path leads to the member, through objects; it is never empty. Where the
+	// member is absent or null, nothing is done.
 	Path []string
 	// Open turns the text into the document's bytes, given the members beside
 	// it: Base64Std.Open, OpenToken, OpenResource(keys...). Nil is the text itself.
 	Open func(text string, beside map[string]any) ([]byte, error)
 	// Kind says how to read what Open returns.
 	Kind Kind
+	// Whole makes the document the body, in place of all around it, so that a
+	// rule need not know how an event was wrapped. Such an Inner is the last.
+	Whole bool
 }
 
 // View returns the body that rules read, made of the values of jsondoc.Scan,
@@ -57,7 +75,7 @@ type Inner struct {
 // Errors are those of the readers; Reason maps them. An Inner that does not open
 // is an error of the whole body.
 func View(kind *Kind, contentType string, data []byte, keep *jsondoc.Paths) (any, error) {
-	if kind.Format == FormatJSON && len(kind.Inner) == 0 {
+	if kind == nil || kind.Format == FormatJSON && len(kind.Inner) == 0 {
 		return jsondoc.Scan(data, keep)
 	}
 	doc, err := kind.whole(contentType, data)
@@ -74,8 +92,16 @@ func (k *Kind) whole(contentType string, data []byte) (any, error) {
 		return nil, err
 	}
 	for i := range k.Inner {
-		if err := k.Inner[i].replace(doc); err != nil {
-			return nil, fmt.Errorf("read %q: %w", k.Inner[i].Path, err)
+		in := &k.Inner[i]
+		inner, around, err := in.read(doc)
+		switch {
+		case err != nil:
+			return nil, fmt.Errorf("read %q: %w", in.Path, err)
+		case around == nil:
+		case in.Whole:
+			doc = inner
+		default:
+			around[in.Path[len(in.Path)-1]] = inner
 		}
 	}
 	return doc, nil
@@ -116,33 +142,29 @@ func (k *Kind) charset(form Form, contentType string) string {
 	return params["charset"]
 }
 
-// replace puts the document that a member holds in the member's place.
-func (in *Inner) replace(doc any) error {
+// read returns the document that a member of doc holds, and the object the
+// member stands in; neither if it is not there.
+func (in *Inner) read(doc any) (inner any, around map[string]any, err error) {
 	last := len(in.Path) - 1
-	around, _ := jsondoc.Lookup(doc, in.Path[:last]...)
-	beside, _ := around.(map[string]any)
+	above, _ := jsondoc.Lookup(doc, in.Path[:last]...)
+	around, _ = above.(map[string]any)
 	var text string
-	switch value := beside[in.Path[last]].(type) {
+	switch value := around[in.Path[last]].(type) {
 	case nil:
-		return nil
+		return nil, nil, nil
 	case string:
 		text = value
 	case jsondoc.Unstorable:
-		return ErrText
+		return nil, nil, ErrText
 	default:
-		return fmt.Errorf("%w: it is no text", ErrSyntax)
+		return nil, nil, fmt.Errorf("%w: it is no text", ErrSyntax)
 	}
 	data := []byte(text)
 	if in.Open != nil {
-		var err error
-		if data, err = in.Open(text, beside); err != nil {
-			return err
+		if data, err = in.Open(text, around); err != nil {
+			return nil, nil, err
 		}
 	}
-	inner, err := in.Kind.whole("", data)
-	if err != nil {
-		return err
-	}
-	beside[in.Path[last]] = inner
-	return nil
+	inner, err = in.Kind.whole("", data)
+	return inner, around, err
 }
