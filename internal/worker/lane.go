@@ -49,6 +49,7 @@ type lane struct {
 	source  *catalog.Source
 	breaker *breaker
 	queue   chan *item
+	delay   time.Duration // bounds how long a hint is put off
 }
 
 // newLanes makes a lane for each source whose hints are looked up.
@@ -62,7 +63,7 @@ func (w *worker) newLanes() {
 			"the API of source "+name+" is back")
 		away.Settle = laneDelay
 		w.lanes[name] = &lane{
-			w: w, source: source, queue: make(chan *item, laneQueue),
+			w: w, source: source, queue: make(chan *item, laneQueue), delay: laneDelay,
 			breaker: newBreaker(away, source.Fetch.Timeout(), laneFirst, laneMost),
 		}
 	}
@@ -109,7 +110,7 @@ func (l *loop) divert(items []*item) (rest, late []*item) {
 		default:
 			it.endAlive()
 			lane.count(lookupFull)
-			it.wait(minDelay + jitter(laneDelay))
+			it.wait(minDelay + jitter(lane.delay))
 			late = append(late, it)
 		}
 	}
@@ -139,7 +140,7 @@ func (l *lane) handle(ctx context.Context, loop *loop, it *item) {
 		found.Ignored, found.Parked, found.Err = "", dlq.NeedsFetch, err
 	case errors.Is(err, errPutOff), errors.Is(err, fetch.ErrUnavailable):
 		l.count(lookupUnavailable)
-		it.wait(minDelay + jitter(laneDelay))
+		it.wait(minDelay + jitter(l.delay))
 		loop.answer([]*item{it})
 		return
 	default: // Postgres or the broker did not do its part

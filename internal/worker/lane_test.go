@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -209,6 +210,56 @@ func TestAHintIsLookedUp(t *testing.T) {
 	require.Empty(t, s.letters())
 }
 
+// thin is a source of Stripe's, whose objects are asked for.
+const thin = `
+nats: {events_max_bytes: 256MiB, dlq_max_bytes: 64MiB}
+sources:
+  shop:
+    provider: stripe
+    secret: whsec_1
+    fetch: {url: "URL", token: rk_test_1, timeout: 2s}
+    rules:
+      - when: event.type == "v1.charge.succeeded"
+        transfers:
+          - {debit: '"stripe"', credit: '"shop"', amount: body.amount - body.amount_refunded, asset: body.currency, operation: 'op("charge", body.id)'}
+`
+
+// A thin event says which event it is: once that is completed, what became of its
+// object since is not asked for.
+func TestAThinEventIsAskedForOnce(t *testing.T) {
+	var refunded, asked atomic.Int64
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		require.Equal(t, "/v1/charges/ch_1", r.URL.Path)
+		require.Equal(t, "Bearer rk_test_1", r.Header.Get("Authorization"))
+		fmt.Fprintf(w, `{"id":"ch_1","amount":1250,"amount_refunded":%d,"currency":"eur"}`, refunded.Load())
+	}))
+	t.Cleanup(api.Close)
+	s := newSystem(t, strings.Replace(thin, "URL", api.URL, 1))
+	s.start()
+	event := func(id, live string) *envelope.Event {
+		return &envelope.Event{
+			Source: "shop", ID: envelope.GeneratedID(), Fault: string(dlq.NeedsFetch), Type: "v1.charge.succeeded", Mode: map[string]string{"true": "live", "false": "test"}[live],
+			Data: []byte(fmt.Sprintf(`{"id":%q,"object":"v2.core.event","type":"v1.charge.succeeded","livemode":%s,"created":"2024-05-01T10:00:00Z","related_object":{"id":"ch_1","type":"charge","url":"/v1/charges/ch_1"}}`, id, live)),
+		}
+	}
+	s.publish(event("evt_1", "true"))
+	s.decided("evt_1", dedupe.Completed)
+	s.settles()
+	require.EqualValues(t, 1250, s.balance("shop"))
+	refunded.Store(1000)
+	s.publish(event("evt_1", "true"), event("evt_1", "true"))
+	s.settles()
+	require.EqualValues(t, 1, asked.Load())
+	require.Equal(t, 1, s.transfers())
+	require.Empty(t, s.letters())
+
+	s.publish(event("evt_2", "false"))
+	row := s.decided("test/evt_2", dedupe.Completed)
+	require.Equal(t, string(dlq.ModeMismatch), row.Reason)
+	require.Equal(t, 1, s.transfers())
+}
+
 func TestWithoutAFetcherAHintIsParkedAtOnce(t *testing.T) {
 	s := newSystem(t, psp)
 	s.start()
@@ -269,7 +320,11 @@ func TestAnAPIThatIsAwayHoldsUpNobody(t *testing.T) {
 			m.set(func() { away(m) })
 			s.asks(m, 200*time.Millisecond)
 			var w *worker
-			s.start(func(started *worker) { w = started })
+			s.start(func(started *worker) {
+				w = started
+				w.lanes["shop"].delay = time.Second
+				w.lanes["shop"].breaker = newBreaker(w.lanes["shop"].breaker.Outage, 200*time.Millisecond, 50*time.Millisecond, time.Second)
+			})
 			const hints = 3 * laneQueue
 			for i := range hints {
 				id := fmt.Sprintf("tr_%d", i)
@@ -347,7 +402,7 @@ func TestAHintThatComesAgainChangesNothing(t *testing.T) {
 	require.EqualValues(t, 900, s.balance("shop"))
 	require.Equal(t, 2, s.transfers())
 	require.EqualValues(t, 5, s.stored(), "it is all known by then")
-	s.free()
+	require.Empty(t, s.letters())
 }
 
 func TestPostgresAwayWhileHintsWait(t *testing.T) {
