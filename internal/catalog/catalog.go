@@ -17,6 +17,7 @@ import (
 	"strings"
 
 	"github.com/onceledger/onceledger/internal/config"
+	"github.com/onceledger/onceledger/internal/fetch"
 	"github.com/onceledger/onceledger/internal/provider"
 	"github.com/onceledger/onceledger/internal/rules"
 	"github.com/onceledger/onceledger/pkg/ledger"
@@ -42,6 +43,8 @@ type Source struct {
 	Rules  *rules.Set
 	// Retry is the source's own budget, or else the global one.
 	Retry config.Retry
+	// Fetch asks the provider's API for what a notice only hints at; nil: nobody does.
+	Fetch *fetch.Client
 }
 
 // Load reads and compiles the file at path; env is os.LookupEnv outside of
@@ -60,6 +63,10 @@ func Load(path string, env func(string) (string, bool)) (*Catalog, error) {
 	}
 	for _, src := range cfg.Sources {
 		source, found := compile(src, c.Assets, faults)
+		if src.Fetch != nil && !settingsAtFault(src, faults) {
+			client, wrong := fetch.New(src, cfg.Receiver.MaxBody)
+			source.Fetch, found = client, append(found, wrong...)
+		}
 		faults = append(faults, placed(cfg, src, found)...)
 		source.Retry = cfg.Retry
 		if src.Retry != nil {

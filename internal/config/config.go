@@ -188,6 +188,9 @@ type Source struct {
 	Fingerprint []Text
 	// Retry is the source's own budget, complete; nil keeps Config.Retry.
 	Retry *Retry
+	// Fetch says how to ask the provider's API for what its notices only hint at;
+	// nil: they are parked.
+	Fetch *Fetch
 	Rules []Rule
 	Pos   Pos
 }
@@ -204,6 +207,17 @@ type HMAC struct {
 	TimestampHeader string
 	// IDHeader carries {id}; needed where Content has {id}.
 	IDHeader string
+}
+
+// Fetch is access to a provider's API.
+type Fetch struct {
+	// URL replaces the provider's own; https, or http to this machine.
+	URL Text
+	// Token lets requests in: an API key, or the JSON key of a service account.
+	Token Secret
+	// Timeout bounds one request. Default 5s.
+	Timeout time.Duration
+	Pos     Pos
 }
 
 // Rule says which transfers arise from the events that When selects.

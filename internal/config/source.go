@@ -52,6 +52,7 @@ func sourceKeys(s *Source) keys {
 		"live_mode":       text(&s.LiveMode),
 		"fingerprint":     texts(&s.Fingerprint),
 		"retry":           retryOverride(&s.Retry),
+		"fetch":           fetch(&s.Fetch),
 		"rules":           items(&s.Rules, maxRules, ruleKeys),
 	}
 }
@@ -148,6 +149,51 @@ func hmac(target **HMAC) field {
 		},
 		under: func() keys { return schema(&HMAC{}) },
 	}
+}
+
+func fetch(target **Fetch) field {
+	schema := func(f *Fetch) keys {
+		return keys{
+			"url":     httpURL(&f.URL),
+			"token":   secretField(&f.Token).require(),
+			"timeout": duration(&f.Timeout, 100*time.Millisecond, 30*time.Second),
+		}
+	}
+	return field{
+		read: func(r *reader, v value) {
+			f := Fetch{Timeout: 5 * time.Second, Pos: v.at}
+			if r.object(v, schema(&f)) != nil {
+				*target = &f
+			}
+		},
+		under: func() keys { return schema(&Fetch{}) },
+	}
+}
+
+// httpURL is https, or http to this machine, without a user.
+func httpURL(target *Text) field {
+	return field{read: func(r *reader, v value) {
+		t, ok := r.text(v, false)
+		if !ok {
+			return
+		}
+		if t.Value, ok = r.expand(t, v.path); !ok {
+			return
+		}
+		if err := checkOutbound(t.Value); err != nil {
+			r.fault(t.Pos, v.path, "%s", err)
+			return
+		}
+		*target = t
+	}}
+}
+
+func secretField(target *Secret) field {
+	return field{read: func(r *reader, v value) {
+		if s, ok := r.secret(v); ok {
+			*target = s
+		}
+	}}
 }
 
 // retryOverride leaves what is not given at zero until the whole file is read.

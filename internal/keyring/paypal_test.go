@@ -172,6 +172,23 @@ func TestAnswersAreToldApart(t *testing.T) {
 	}
 }
 
+func TestWhatIsRefusedIsNotAskedForAgainAtOnce(t *testing.T) {
+	t.Parallel()
+	p := newProvider(t, says(http.StatusNotFound, nil))
+	keys := PayPal(Live, p.Options)
+	refused := func() {
+		_, err := keys.Certificate(t.Context(), liveURL)
+		require.ErrorIs(t, err, ErrRefused)
+	}
+	refused()
+	p.pass(refusedFor - time.Second)
+	refused()
+	p.asked(1)
+	p.pass(time.Second)
+	refused()
+	p.asked(2)
+}
+
 // A DNS that leads in here, a provider that is mute: nobody connects or waits.
 func TestNobodyIsReached(t *testing.T) {
 	t.Parallel()

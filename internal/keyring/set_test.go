@@ -106,7 +106,8 @@ func TestKeySets(t *testing.T) {
 
 	rsaWith := func(n, e string) string { return fmt.Sprintf(`{"keys":[{"kty":"RSA","kid":"k","n":%q,"e":%q}]}`, n, e) }
 	modulus := b64(signingKey().N.Bytes())
-	short := b64(new(big.Int).Rsh(signingKey().N, 1200).Bytes())
+	odd := new(big.Int).Rsh(signingKey().N, 1200)
+	short := b64(odd.SetBit(odd, 0, 1).Bytes())
 	for _, text := range []string{
 		``, `[]`, `{}`, `{"keys":[]}`, `{"keys":[{"kty":"oct","kid":"o"}]}`, `{"keys":[{"kty":"RSA","n":"AQAB","e":"AQAB"}]}`,
 		rsaWith("", "AQAB"), rsaWith(modulus, ""), rsaWith(modulus, "AQ"), rsaWith(modulus, "Ag"), rsaWith(modulus, "AAAAAAAB"), rsaWith(modulus, "_____w"),
@@ -144,6 +145,19 @@ func TestFreshness(t *testing.T) {
 	require.Equal(t, leastFresh, d.last.fresh)
 	d.keep(loaded[int]{fresh: 1000 * time.Hour}, nil)
 	require.Equal(t, mostFresh, d.last.fresh)
+}
+
+// Whoever decided to fetch before another fetch ended takes what that one brought.
+func TestAFetchThatHasEndedIsNotRepeated(t *testing.T) {
+	t.Parallel()
+	loads := 0
+	d := document[int]{now: time.Now, load: func(context.Context) (loaded[int], error) { loads++; return loaded[int]{value: loads}, nil }}
+	first, err := d.get(t.Context())
+	require.NoError(t, err)
+	late, err := d.wait(t.Context(), 0)
+	require.NoError(t, err)
+	require.Equal(t, first, late)
+	require.Equal(t, 1, loads)
 }
 
 // away cannot say anything.

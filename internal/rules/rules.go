@@ -120,7 +120,8 @@ func (s *Set) Decide(ev *envelope.Event) (d Decision) {
 		reason := dlq.Reason(ev.Fault)
 		return Decision{Parked: reason, Err: errFault(reason, ev.Data), Fingerprint: unreadable(reason, ev)}
 	}
-	if s.preset.HasMode && ev.Mode != s.mode() {
+	// What was looked up says its mode of its own accord.
+	if (s.preset.HasMode || ev.Hint != "" && ev.Mode != "") && ev.Mode != s.mode() {
 		return s.otherMode(ev)
 	}
 	doc, err := s.read(ev)
