@@ -82,28 +82,35 @@ const (
 	usesServiceAccount
 )
 
+// settings are the optional settings, by the keys of the configuration.
+var settings = [...]struct {
+	uses  setting
+	key   string
+	given func(src config.Source) (pos config.Pos, given bool)
+}{
+	{usesHMAC, "hmac", func(src config.Source) (config.Pos, bool) { return src.Pos, src.HMAC != nil }},
+	{usesURL, "url", func(src config.Source) (config.Pos, bool) { return src.URL.Pos, src.URL.Value != "" }},
+	{usesKeys, "public_keys", func(src config.Source) (config.Pos, bool) { return src.Pos, len(src.PublicKeys) > 0 }},
+	{usesToken, "verify_token", func(src config.Source) (config.Pos, bool) { return src.Pos, !src.VerifyToken.IsZero() }},
+	{usesAudience, "audience", func(src config.Source) (config.Pos, bool) { return src.Audience.Pos, src.Audience.Value != "" }},
+	{usesServiceAccount, "service_account", func(src config.Source) (config.Pos, bool) {
+		return src.ServiceAccount.Pos, src.ServiceAccount.Value != ""
+	}},
+	{usesWebhookID, "webhook_id", func(src config.Source) (config.Pos, bool) { return src.WebhookID.Pos, src.WebhookID.Value != "" }},
+}
+
 // checkSettings reports settings that the provider does not have: they would
 // promise a check that nobody makes.
 func (p *preset) checkSettings(src config.Source, f *faults) {
-	for _, s := range []struct {
-		uses  setting
-		given bool
-		pos   config.Pos
-		key   string
-	}{
-		{usesURL, src.URL.Value != "", src.URL.Pos, "url"},
-		{usesKeys, len(src.PublicKeys) > 0, src.Pos, "public_keys"},
-		{usesToken, !src.VerifyToken.IsZero(), src.Pos, "verify_token"},
-		{usesAudience, src.Audience.Value != "", src.Audience.Pos, "audience"},
-		{usesServiceAccount, src.ServiceAccount.Value != "", src.ServiceAccount.Pos, "service_account"},
-		{usesWebhookID, src.WebhookID.Value != "", src.WebhookID.Pos, "webhook_id"},
-	} {
-		if s.given && p.uses&s.uses == 0 {
-			f.add(s.pos, s.key, "provider %s does not use it; leave it out", p.name)
+	for _, s := range settings {
+		pos, given := s.given(src)
+		switch {
+		case !given || p.uses&s.uses != 0:
+		case s.uses == usesHMAC:
+			f.add(pos, s.key, "provider %s has a signature of its own; hmac: is for provider hmac", p.name)
+		default:
+			f.add(pos, s.key, "provider %s does not use it; leave it out", p.name)
 		}
-	}
-	if src.HMAC != nil && p.uses&usesHMAC == 0 {
-		f.add(src.Pos, "hmac", "provider %s has a signature of its own; hmac: is for provider hmac", p.name)
 	}
 }
 
