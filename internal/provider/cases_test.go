@@ -81,6 +81,11 @@ func TestMercadoPagoSignsNoBody(t *testing.T) {
 	upper.Query = url.Values{"data.id": {"ord1"}}.Encode()
 	require.ErrorIs(t, s.Verify(t.Context(), upper, now), ErrSignature)
 
+	for _, more := range []string{",ts=1", ",v1=00"} { // which of the two would count?
+		twice := req.Header.Clone()
+		twice.Set("X-Signature", req.Header.Get("X-Signature")+more)
+		require.ErrorIs(t, s.Verify(t.Context(), Request{Header: twice, Query: req.Query}, now), ErrSignature, more)
+	}
 	seconds := req.Header.Clone()
 	for _, value := range []string{
 		"ts=1750000000,v1=00", "ts=1,ts=2,v1=00", "v1=00", "", "ts=abc,v1=00", strings.Repeat("ts=1,", 500),

@@ -65,34 +65,24 @@ func (s *sortedForm) verify(_ context.Context, req Request, _ time.Time) error {
 		return refuse("the form has no sign, or another sign_type than RSA2")
 	}
 	for _, empty := range [...]bool{true, false} {
-		text, ok := alipayText(form, empty)
-		if !ok {
-			return refuse("a field is repeated")
-		}
-		if s.keys.verify(text, string(value)) {
+		if s.keys.verify(alipayText(form, empty), string(value)) {
 			return nil
 		}
 	}
 	return refuse("the signature in the field sign is by none of the public keys")
 }
 
-// alipayText is the text that is signed, with or without the empty fields. It
-// reports false for a repeated field: which of them counts is not signed.
-func alipayText(form body.Form, empty bool) ([]byte, bool) {
+// alipayText is the text that is signed, with or without the empty fields.
+func alipayText(form body.Form, empty bool) []byte {
 	var pairs []string
-	names := map[string]bool{}
 	for _, field := range form {
 		name := string(field.Name)
-		if names[name] {
-			return nil, false
-		}
-		names[name] = true
 		if name != "sign" && name != "sign_type" && (empty || len(field.Value) > 0) {
 			pairs = append(pairs, name+"="+string(field.Value))
 		}
 	}
 	slices.SortFunc(pairs, byName)
-	return []byte(strings.Join(pairs, "&")), true
+	return []byte(strings.Join(pairs, "&"))
 }
 
 // byName orders pairs by what stands before their first equals sign.
@@ -107,8 +97,7 @@ func (s *sortedForm) sign(req *Request, _ string, _ time.Time) error {
 	if err != nil {
 		return err
 	}
-	text, _ := alipayText(form, true)
-	signature, err := s.keys.sign(text)
+	signature, err := s.keys.sign(alipayText(form, true))
 	if err != nil {
 		return err
 	}
