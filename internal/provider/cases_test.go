@@ -135,6 +135,10 @@ func TestAppleTokensAreForOneApp(t *testing.T) {
 	require.ErrorIs(t, s.Verify(t.Context(), vectorByID(t, "V59").request(t), now), ErrSignature)
 	require.NoError(t, s.Verify(t.Context(), v60.request(t), now))
 	require.Equal(t, "no_event_id", s.Events(v60.request(t), now)[0].Fault, "a transaction, and no notification")
+	own := mustNew(t, sourceOf(t, "apple"))
+	nobodys, err := own.Sign([]byte(`{"notificationUUID":"a"}`), "", now)
+	require.NoError(t, err)
+	require.ErrorIs(t, own.Verify(t.Context(), nobodys, now), ErrSignature, "it is for no app")
 	require.ErrorIs(t, s.Verify(t.Context(), v57.request(t), now.AddDate(10, 0, 0)), ErrSignature, "its certificates are over")
 }
 
