@@ -409,7 +409,7 @@ func TestPostgresAwayWhileHintsWait(t *testing.T) {
 	s := newSystem(t, psp)
 	m := newMollieAPI(t)
 	m.pays("tr_1", "paid")
-	s.asks(m, 5*time.Second)
+	s.asks(m, 20*time.Second) // a slow machine is no API that is away
 	s.start()
 	s.publish(hint("tr_1"))
 	s.settles()
@@ -419,7 +419,7 @@ func TestPostgresAwayWhileHintsWait(t *testing.T) {
 	}
 	m.pays("tr_2", "paid")
 	s.publish(hint("tr_2"))
-	s.eventually(func() bool { return s.logged("postgres is unavailable") == 1 }, "it shows")
+	s.eventually(func() bool { return s.logged("postgres is unavailable") > 0 }, "it shows")
 	require.NoError(t, stack.Postgres.Start(t.Context()))
 	s.eventually(func() bool { return s.pool.Ping(t.Context()) == nil }, "the server is back")
 	s.eventually(func() bool { return s.transfers() == 2 }, "the new one is looked up")
