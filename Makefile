@@ -7,11 +7,17 @@ SHELL := /bin/bash
 DATA ?= .data
 ARGS ?=
 PKG ?= ./...
+MINUTES ?= 5
+SEED ?= 0
+
+# What has dependencies that users of the packages need not have.
+MODULES := bench test/torture
 
 GOLANGCI_LINT_VERSION := v2.15.0
 NATS_CLI_VERSION := v0.5.0
 
-.PHONY: help run test demo model bench bench-smoke build build-bench lint fmt vet fmt-check go-test setup setup-test tools clean
+.PHONY: help run test demo model torture torture-smoke torture-bites reliability bench bench-smoke
+.PHONY: build build-bench build-torture lint fmt vet fmt-check go-test setup setup-test tools clean
 
 help: ## Print this help
 	@echo "usage: make TARGET"
@@ -22,7 +28,7 @@ run: setup build ## Install what is missing, build, and run everything here (DAT
 
 # With -k a fault of the linter does not hide those of the tests.
 test: setup-test ## Install what is missing and run every check and test (PKG=./...)
-	@$(MAKE) --no-print-directory -k fmt-check vet lint go-test bench-smoke
+	@$(MAKE) --no-print-directory -k fmt-check vet lint model go-test bench-smoke torture-smoke
 
 demo: setup build ## 20,000 deliveries with resends, conflicts and a killed worker, counted to the cent
 	@exec .bin/onceledger demo $(ARGS)
@@ -37,6 +43,22 @@ build-bench:
 	@mkdir -p .bin
 	@cd bench && go build -o ../.bin/bench .
 
+torture: setup build-torture ## Kill, freeze and cut everything while providers send (MINUTES=5 SEED=0 ARGS="-plan cluster")
+	@exec .bin/torture -minutes $(MINUTES) -seed $(SEED) $(ARGS)
+
+torture-smoke: setup build-torture
+	@exec .bin/torture -minutes 1.5
+
+torture-bites: setup build-torture ## Break the product in five ways, and see that the torture test finds each
+	@scripts/bites $(ARGS)
+
+reliability: build-torture ## Renew the figures of docs/reliability.md from test/torture/results
+	@exec .bin/torture -publish docs/reliability.md -out test/torture/results
+
+build-torture:
+	@mkdir -p .bin
+	@cd test/torture && go build -o ../../.bin/torture .
+
 build: ## Build the three programs into .bin
 	@go build -o .bin/onceledger ./cmd/onceledger
 	@go build -o .bin/onceledger-receiver ./cmd/receiver
@@ -44,22 +66,23 @@ build: ## Build the three programs into .bin
 
 lint: tools ## Run golangci-lint
 	@.bin/golangci-lint run
-	@cd bench && ../.bin/golangci-lint run --config ../.golangci.yml
+	@for module in $(MODULES); do (cd $$module && $(CURDIR)/.bin/golangci-lint run --config $(CURDIR)/.golangci.yml); done
 
 fmt: ## Format the Go code
 	@gofmt -w .
 
 vet:
 	@go vet ./...
-	@if [ -f bench/go.mod ]; then cd bench && go vet ./...; fi
+	@for module in $(MODULES); do (cd $$module && go vet ./...); done
 
 fmt-check:
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "not formatted; run make fmt:"; echo "$$unformatted"; exit 1; fi
 
-# One package at a time: they start servers of their own, and may choose the same ports.
+# One package at a time: several measure how long something takes, and two of them
+# on two processors disturb each other.
 go-test:
 	@go test -race -p 1 -timeout 30m $(PKG)
-	@if [ -f bench/go.mod ]; then cd bench && go test ./...; fi
+	@for module in $(MODULES); do (cd $$module && go test ./...); done
 
 setup: ## Install Postgres and Redis where they are missing
 	@scripts/setup run

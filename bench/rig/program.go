@@ -127,17 +127,18 @@ func (p *Program) Stop(ctx context.Context) error {
 
 // StartReceiver starts a receiver and returns when it is ready.
 func (r *Rig) StartReceiver(ctx context.Context, publishing Publishing) (*Program, error) {
-	ports, err := local.Ports(firstPort, 2)
+	ports, err := new(local.Ports).TakeMany(firstPort, 2)
 	if err != nil {
 		return nil, err
 	}
+	listen, admin := ports[0], ports[1]
 	p, err := r.run(ctx, "receiver "+string(publishing), role{Receiver: &publishing},
-		[]string{"RECEIVER_LISTEN=" + ports[0], "RECEIVER_ADMIN=" + ports[1]},
-		func(ctx context.Context) error { return probe(ctx, "http://"+ports[1]+"/readyz") })
+		[]string{"RECEIVER_LISTEN=" + listen, "RECEIVER_ADMIN=" + admin},
+		func(ctx context.Context) error { return probe(ctx, "http://"+admin+"/readyz") })
 	if err != nil {
 		return nil, err
 	}
-	p.URL = "http://" + ports[0] + "/webhooks/" + Source
+	p.URL = "http://" + listen + "/webhooks/" + Source
 	return p, nil
 }
 

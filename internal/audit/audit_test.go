@@ -113,6 +113,18 @@ func TestSum(t *testing.T) {
 		require.Equal(t, audit.Sum{Messages: 3, Applied: 1, Redriven: 1, Discarded: 1}, s.clean().Sum)
 	})
 
+	t.Run("an answered message waits while another one of its event is decided", func(t *testing.T) {
+		s := newSystem(t)
+		s.decide(payment("evt_1", "p1", `"many"`, ""))
+		// A redriven copy has just failed again, and its letter is on its way.
+		s.exec(`UPDATE events SET dlq_seq = NULL, redrives = 1, seq = 99, decided_at = now() + interval '1 minute'`)
+		report := s.audit()
+		require.Equal(t, audit.Sum{Messages: 1, InFlight: 1}, report.Sum)
+
+		s.exec(`UPDATE events SET decided_at = now() - interval '1 minute'`)
+		require.Equal(t, 1, s.audit().Sum.Unaccounted, "nobody is at it any more")
+	})
+
 	t.Run("begins where the stream begins", func(t *testing.T) {
 		s := newSystem(t)
 		s.decide(payment("evt_1", "p1", "500", ""), payment("evt_2", "p2", "500", ""), payment("evt_3", "p3", "500", ""))

@@ -141,11 +141,15 @@ func (m *message) redriven(row *dedupe.Row) bool {
 
 // waiting says that m is in flight, or otherwise what is wrong: below the ack
 // floor and older than grace, nobody will come for it again, unless the sweep
-// has sent a copy that is still to be answered.
+// has sent a copy that is still to be answered, or somebody was at its event
+// within grace: another message of it, a redriven one, say, is being decided.
 func (a *auditor) waiting(m *message, otherwise class) class {
 	floor := a.report.Stream.AckFloor
 	if m.seq > floor || m.copy > floor || a.now.Sub(m.stored) < a.Grace {
 		return class{term: inFlight}
+	}
+	if otherwise.row != nil && otherwise.row.BegunFor < a.Grace {
+		return class{term: inFlight, row: otherwise.row}
 	}
 	return otherwise
 }

@@ -28,8 +28,6 @@ const (
 	// minPort and maxPort are where the demo's programs listen: below the ports
 	// that systems give to outgoing connections.
 	minPort, maxPort = 20_000, 32_000
-	// ports is a receiver's two, two workers' and the replacement's.
-	ports = 5
 	// stopWait bounds the drain of one program.
 	stopWait = 30 * time.Second
 )
@@ -45,7 +43,7 @@ type stage struct {
 	conn  *stream.Conn
 
 	config, url string
-	admin       []string // addresses that are still free
+	ports       local.Ports
 
 	receiver *local.Process
 	mu       sync.Mutex
@@ -81,8 +79,7 @@ func openStage(ctx context.Context, guard *local.Guard) (*stage, error) {
 	return s, group.Wait()
 }
 
-// configure writes the configuration, with secrets made up for this run, and
-// chooses ports.
+// configure writes the configuration, with secrets made up for this run.
 func (s *stage) configure() error {
 	key := make([]byte, 24)
 	_, _ = rand.Read(key) // never fails
@@ -95,18 +92,15 @@ func (s *stage) configure() error {
 		return fmt.Errorf("write configuration: %w", err)
 	}
 	var err error
-	if s.cat, err = catalog.Load(s.config, func(string) (string, bool) { return "", false }); err != nil {
-		return err
-	}
-	first := minPort + mathrand.IntN(maxPort-minPort) //nolint:gosec // a port is no secret
-	s.admin, err = local.Ports(fmt.Sprintf("127.0.0.1:%d", first), ports)
+	s.cat, err = catalog.Load(s.config, func(string) (string, bool) { return "", false })
 	return err
 }
 
 func (s *stage) startReceiver(ctx context.Context) error {
-	listen := s.take()
-	process, err := s.launch(ctx, local.Program{Kind: local.Receiver, Name: "receiver", Listen: listen})
-	s.receiver, s.url = process, "http://"+listen
+	process, err := s.launch(ctx, local.Program{Kind: local.Receiver, Name: "receiver"})
+	if err == nil {
+		s.receiver, s.url = process, "http://"+process.Listen
+	}
 	return err
 }
 
@@ -126,22 +120,26 @@ func (s *stage) startWorker(ctx context.Context) error {
 }
 
 func (s *stage) launch(ctx context.Context, p local.Program) (*local.Process, error) {
-	p.Config, p.Env, p.Admin = s.config, s.stack.Env(), s.take()
+	p.Config, p.Env = s.config, s.stack.Env()
 	p.LogFile = filepath.Join(s.stack.Dir(), "logs", p.Name+".log")
-	process, err := p.Start(ctx)
+	if err := s.place(&p); err != nil {
+		return nil, err
+	}
+	process, err := p.StartAnywhere(ctx, s.place)
 	if err == nil {
 		s.guard.Add(process.Process)
 	}
 	return process, err
 }
 
-// take returns an address that nobody has yet.
-func (s *stage) take() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	address := s.admin[0]
-	s.admin = s.admin[1:]
-	return address
+// place gives a program addresses that nobody listens on.
+func (s *stage) place(p *local.Program) (err error) {
+	first := fmt.Sprintf("127.0.0.1:%d", minPort+mathrand.IntN(maxPort-minPort)) //nolint:gosec // a port is no secret
+	if p.Admin, err = s.ports.Take(first); err != nil || p.Kind != local.Receiver {
+		return err
+	}
+	p.Listen, err = s.ports.Take(first)
+	return err
 }
 
 // killWorker kills a worker with SIGKILL, in the middle of what it does, and

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// natsConfEnv makes a re-executed binary the NATS server of this file.
-	natsConfEnv = "ONCELEDGER_DEVSTACK_NATS"
+	// NATSConfEnv makes a binary that calls Main the NATS server of this file.
+	NATSConfEnv = "ONCELEDGER_DEVSTACK_NATS"
 
 	// natsStore bounds what all streams together may hold. It is no reservation
 	// on the disk; the two streams' default limits, 8 and 2 GiB, fit well within,
@@ -31,7 +31,7 @@ const (
 // first in main and in TestMain: a stack's NATS server is the running binary,
 // executed again, so that it needs no installation and can be killed.
 func Main() {
-	conf, ok := os.LookupEnv(natsConfEnv)
+	conf, ok := os.LookupEnv(NATSConfEnv)
 	if !ok {
 		return
 	}
@@ -85,7 +85,7 @@ func (s *Stack) startNATS(ctx context.Context) error {
 		return Command{
 			Name:    "nats",
 			Path:    self,
-			Env:     append(os.Environ(), natsConfEnv+"="+conf),
+			Env:     append(os.Environ(), NATSConfEnv+"="+conf),
 			LogFile: filepath.Join(s.dir, "logs", "nats.log"),
 			Ready:   func(ctx context.Context) error { return probeHTTP(ctx, health) },
 			lock:    s.lockPath(NATS),

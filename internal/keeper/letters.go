@@ -40,7 +40,7 @@ func (s *sweep) letter(ctx context.Context, row *dedupe.Row) error {
 	}
 	// The name that the worker gives it, so that the two store one letter; but
 	// never that of the letter which is gone.
-	once := fmt.Sprintf("%d/%d/%x", row.No, row.Redrives, row.BodyHash[:8])
+	once := row.LetterName(row.BodyHash)
 	note := "failed, and its dead letter was never stored"
 	if row.DLQSeq != 0 {
 		once += fmt.Sprintf("/%d", row.DLQSeq)

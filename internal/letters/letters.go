@@ -33,6 +33,8 @@ const (
 	lookUpBytes = 8 << 20
 	// inFlight is how many letters of a page are published at a time.
 	inFlight = 16
+	// onItsWay is how long after a decision its letter is expected.
+	onItsWay = time.Minute
 )
 
 // Store is both systems.
@@ -51,7 +53,8 @@ const (
 	// Redriven: the event waits for a worker. A redrive has begun and has not
 	// deleted the letter, or ended before it did: it may be repeated.
 	Redriven Standing = "redriven"
-	// Deciding: a worker is at the redriven event.
+	// Deciding: a worker is at the redriven event, or has just parked it again and is
+	// about to store its new letter.
 	Deciding Standing = "deciding"
 	// Stale: the event was decided since, has a newer letter, or has another
 	// content by now.
@@ -70,6 +73,9 @@ func Stand(l *dlq.Letter, row *dedupe.Row) Standing {
 	case row.BodyHash != sha256.Sum256(l.Data):
 		return Stale
 	case row.State == dedupe.Failed && row.DLQSeq == 0:
+		if l.Once != "" && l.Once != row.LetterName(row.BodyHash) && row.BegunFor < onItsWay {
+			return Deciding // that one is of an earlier decision
+		}
 		return Parked // a worker has stored it, and is about to record it
 	case row.State == dedupe.Pending:
 		return Redriven

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/onceledger/onceledger/internal/faultpoint"
 	"github.com/onceledger/onceledger/internal/postgres"
 	"github.com/onceledger/onceledger/pkg/dedupe"
 	"github.com/onceledger/onceledger/pkg/dlq"
@@ -75,6 +76,7 @@ func (s Store) Redrive(ctx context.Context, list []*dlq.Letter, a dedupe.Action,
 	if err != nil {
 		return nil, err
 	}
+	faultpoint.Reach(faultpoint.Redriven)
 	s.send(ctx, results)
 	return results, nil
 }
@@ -102,6 +104,7 @@ func (s Store) send(ctx context.Context, results []Result) {
 			sent[r.Row.No] = r.Seq
 		}
 	}
+	faultpoint.Reach(faultpoint.Sent)
 	err := s.sent(ctx, sent)
 	if err == nil {
 		err = dlq.Remove(ctx, s.JS, stored...)

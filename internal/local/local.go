@@ -12,10 +12,13 @@ package local
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
 	"slices"
+	"strconv"
+	"time"
 
 	"github.com/rs/zerolog"
 
@@ -24,6 +27,7 @@ import (
 	"github.com/onceledger/onceledger/internal/devstack"
 	"github.com/onceledger/onceledger/internal/program"
 	"github.com/onceledger/onceledger/internal/receiver"
+	"github.com/onceledger/onceledger/internal/telemetry"
 	"github.com/onceledger/onceledger/internal/worker"
 )
 
@@ -82,8 +86,32 @@ type Process struct {
 	Program
 }
 
+const (
+	// startTries bounds how often a child gets other addresses.
+	startTries = 5
+	// answerTimeout bounds one question to a child: whoever has taken its port may
+	// never answer. It is more than a child gives its own check.
+	answerTimeout = 3 * time.Second
+)
+
+// StartAnywhere is Start for a child that may listen elsewhere: where another
+// program took an address between its choice and the child's listening there, move
+// gives the child others, and it is started again.
+func (p Program) StartAnywhere(ctx context.Context, move func(*Program) error) (*Process, error) {
+	for try := 1; ; try++ {
+		process, err := p.Start(ctx)
+		if !errors.Is(err, ErrPortTaken) || try == startTries {
+			return process, err
+		}
+		if err := move(&p); err != nil {
+			return nil, err
+		}
+	}
+}
+
 // Start starts the child and returns when it is ready for work. An early exit
-// is an error that holds the end of its log.
+// is an error that holds the end of its log; it is also ErrPortTaken where another
+// program listens on one of the child's addresses.
 func (p Program) Start(ctx context.Context) (*Process, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -95,34 +123,55 @@ func (p Program) Start(ctx context.Context) (*Process, error) {
 	} else {
 		env = append(env, "WORKER_ADMIN="+p.Admin)
 	}
+	var answering int
 	child, err := devstack.StartProcess(ctx, devstack.Command{
 		Name:    p.Name,
 		Path:    self,
 		Args:    []string{command, string(p.Kind), "--config", p.Config},
 		Env:     env,
 		LogFile: p.LogFile,
-		Ready:   p.ready,
+		Ready: func(ctx context.Context) (err error) {
+			answering, err = p.ready(ctx)
+			return err
+		},
 	})
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(p.taken(), err)
+	}
+	if answering != child.PID() { // the child has not noticed yet
+		return nil, errors.Join(fmt.Errorf("start %s at %s: %w", p.Name, p.Admin, ErrPortTaken), child.Kill())
 	}
 	return &Process{child, p}, nil
 }
 
-// ready asks the child's own health page.
-func (p Program) ready(ctx context.Context) error {
+// taken returns ErrPortTaken if the child, which has ended, could not have listened.
+func (p Program) taken() error {
+	for _, address := range []string{p.Listen, p.Admin} {
+		if address == "" {
+			continue
+		}
+		if err := Free(address); errors.Is(err, ErrPortTaken) {
+			return err
+		}
+	}
+	return nil
+}
+
+// ready asks the child's own health page, and returns the process that answers.
+func (p Program) ready(ctx context.Context) (process int, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.Admin+"/readyz", http.NoBody)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	client := http.Client{Timeout: answerTimeout, Transport: &http.Transport{DisableKeepAlives: true}}
 	response, err := client.Do(request)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s is not ready: %s", p.Name, response.Status)
+		return 0, fmt.Errorf("%s is not ready: %s", p.Name, response.Status)
 	}
-	return nil
+	process, _ = strconv.Atoi(response.Header.Get(telemetry.HeaderProcess)) // 0 is nobody's
+	return process, nil
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"strconv"
+	"sync"
 	"syscall"
 )
 
@@ -26,25 +27,48 @@ func Free(address string) error {
 	return l.Close()
 }
 
-// Ports returns n different free addresses: first, or the next ports above it
-// that nobody listens on.
-func Ports(first string, n int) ([]string, error) {
+// Ports chooses addresses for children. It gives none out twice, but another
+// program may still take one before the child listens there: see StartAnywhere.
+// The zero value is ready; it is safe for concurrent use.
+type Ports struct {
+	mu    sync.Mutex
+	given map[string]bool
+}
+
+// Take returns first, or the same with the next port above it that nobody listens
+// on and that was not given out before.
+func (p *Ports) Take(first string) (string, error) {
 	host, text, err := net.SplitHostPort(first)
 	if err != nil {
-		return nil, fmt.Errorf("find free ports: %w", err)
+		return "", fmt.Errorf("find a free port: %w", err)
 	}
 	port, err := strconv.Atoi(text)
 	if err != nil {
-		return nil, fmt.Errorf("find free ports: %w", err)
+		return "", fmt.Errorf("find a free port: %w", err)
 	}
-	var addresses []string
-	for try := port; try < port+portTries && len(addresses) < n; try++ {
-		if address := net.JoinHostPort(host, strconv.Itoa(try)); Free(address) == nil {
-			addresses = append(addresses, address)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for try := port; try < port+portTries; try++ {
+		address := net.JoinHostPort(host, strconv.Itoa(try))
+		if !p.given[address] && Free(address) == nil {
+			if p.given == nil {
+				p.given = map[string]bool{}
+			}
+			p.given[address] = true
+			return address, nil
 		}
 	}
-	if len(addresses) < n {
-		return nil, fmt.Errorf("find free ports: fewer than %d from %s on", n, first)
+	return "", fmt.Errorf("find a free port: none from %s on", first)
+}
+
+// TakeMany is Take for n addresses.
+func (p *Ports) TakeMany(first string, n int) ([]string, error) {
+	addresses := make([]string, n)
+	for i := range addresses {
+		var err error
+		if addresses[i], err = p.Take(first); err != nil {
+			return nil, err
+		}
 	}
 	return addresses, nil
 }

@@ -18,24 +18,28 @@ func TestPortsSkipTakenOnes(t *testing.T) {
 	first := taken.Addr().String()
 	require.ErrorIs(t, local.Free(first), local.ErrPortTaken)
 
-	ports, err := local.Ports(first, 2)
+	var ports local.Ports
+	last := taken.Addr().(*net.TCPAddr).Port
+	addresses, err := ports.TakeMany(first, 2)
 	require.NoError(t, err)
-	require.Len(t, ports, 2)
-	require.NotEqual(t, ports[0], ports[1])
-	for _, address := range ports {
+	require.Len(t, addresses, 2)
+	another, err := ports.Take(first)
+	require.NoError(t, err)
+	for _, address := range append(addresses, another) {
 		_, port, err := net.SplitHostPort(address)
 		require.NoError(t, err)
 		n, err := strconv.Atoi(port)
 		require.NoError(t, err)
-		require.Greater(t, n, taken.Addr().(*net.TCPAddr).Port)
+		require.Greater(t, n, last, "none is given out twice")
+		last = n
 	}
 }
 
 func TestBadAddressesAreErrors(t *testing.T) {
 	t.Parallel()
 	for _, address := range []string{"8080", "127.0.0.1:http-ish", "127.0.0.1:"} {
-		_, err := local.Ports(address, 1)
-		require.ErrorContains(t, err, "find free ports", address)
+		_, err := new(local.Ports).Take(address)
+		require.ErrorContains(t, err, "find a free port", address)
 	}
 	err := local.Free("nowhere.invalid:1")
 	require.ErrorContains(t, err, "listen on nowhere.invalid:1")

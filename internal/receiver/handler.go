@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/onceledger/onceledger/internal/catalog"
+	"github.com/onceledger/onceledger/internal/faultpoint"
 	"github.com/onceledger/onceledger/internal/provider"
 	"github.com/onceledger/onceledger/internal/telemetry"
 	"github.com/onceledger/onceledger/pkg/envelope"
@@ -158,7 +159,9 @@ func (s *Server) store(ctx context.Context, event *envelope.Event) (joined bool,
 		if err != nil {
 			return err
 		}
+		faultpoint.Reach(faultpoint.Unstored)
 		_, err = s.publisher.publish(msg)
+		faultpoint.Reach(faultpoint.Stored)
 		return err
 	}
 	if event.Fault != "" {

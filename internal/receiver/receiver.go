@@ -66,10 +66,10 @@ func run(ctx context.Context, cat *catalog.Catalog, reg prometheus.Registerer, l
 		return err
 	}
 	defer conn.Close()
-	if err := stream.Ensure(ctx, conn.JS, cfg.NATS); err != nil {
-		return err
+	proof, err := stream.Prepare(ctx, conn, cfg.NATS, log, nil)
+	if ctx.Err() != nil && err != nil {
+		return nil //nolint:nilerr // as above
 	}
-	proof, err := stream.ProveDurability(ctx, cfg.NATS, log)
 	if err != nil {
 		return err
 	}

@@ -25,6 +25,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/onceledger/onceledger/internal/audit"
+	"github.com/onceledger/onceledger/internal/faultpoint"
 	"github.com/onceledger/onceledger/internal/stream"
 	"github.com/onceledger/onceledger/pkg/dedupe"
 	"github.com/onceledger/onceledger/pkg/dlq"
@@ -132,6 +133,7 @@ func (s *Sender) Send(ctx context.Context, copies []*Copy, record func(pgx.Tx, [
 	if err != nil {
 		return err
 	}
+	faultpoint.Reach(faultpoint.Swept)
 	left := chosen
 	if still != nil && len(chosen) > 0 {
 		if left, err = still(chosen); err != nil {

@@ -3,6 +3,7 @@ package stream
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -26,6 +27,9 @@ const (
 	// Unknown: nobody could look; the metric stays at 0 until somebody does.
 	Unknown Proof = "unknown"
 )
+
+// errUnseen is a monitoring address that did not answer.
+var errUnseen = errors.New("nobody could look")
 
 // monitorBytes bounds the monitoring answer; a real one is a few hundred bytes.
 const monitorBytes = 1 << 20
@@ -79,8 +83,8 @@ func readServer(ctx context.Context, monitorURL string) (*jsz, error) {
 	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
 	defer cancel()
 	refuse := func(err error) error {
-		return fmt.Errorf("%w: read %s/jsz: %w; correct nats.monitor_url, or leave it empty and set durability: assumed",
-			ErrDurability, monitorURL, err)
+		return fmt.Errorf("%w: %w: read %s/jsz: %w; correct nats.monitor_url, or leave it empty and set durability: assumed",
+			ErrDurability, errUnseen, monitorURL, err)
 	}
 	address, err := url.JoinPath(monitorURL, "jsz")
 	if err != nil {

@@ -71,11 +71,15 @@ func Open(ctx context.Context, cfg config.NATS, name string, log zerolog.Logger)
 	if err != nil {
 		return nil, fmt.Errorf("connect to nats at %s: %w", redact(cfg.URL), err)
 	}
-	if err := waitUp(ctx, nc, up, closed); err != nil {
-		nc.Close()
-		return nil, fmt.Errorf("connect to nats at %s: %w", redact(cfg.URL), err)
+	version := ""
+	for version == "" { // it may be lost again before anybody looks
+		if err := waitUp(ctx, nc, up, closed); err != nil {
+			nc.Close()
+			return nil, fmt.Errorf("connect to nats at %s: %w", redact(cfg.URL), err)
+		}
+		version = nc.ConnectedServerVersion()
 	}
-	js, err := checked(nc)
+	js, err := checked(nc, version)
 	if err != nil {
 		nc.Close()
 		return nil, err
@@ -99,8 +103,8 @@ func waitUp(ctx context.Context, nc *nats.Conn, up, closed <-chan struct{}) erro
 	return nil
 }
 
-func checked(nc *nats.Conn) (jetstream.JetStream, error) {
-	if have := nc.ConnectedServerVersion(); !newEnough(have) {
+func checked(nc *nats.Conn, have string) (jetstream.JetStream, error) {
+	if !newEnough(have) {
 		return nil, fmt.Errorf("%w: have %s, want %s or newer; upgrade nats-server", ErrVersion, have, MinVersion)
 	}
 	js, err := jetstream.New(nc)

@@ -7,11 +7,17 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os"
+	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
+
+// HeaderProcess is in each answer of /healthz and /readyz: the number of the
+// process that gives it, for whoever started one and has to know that it is that.
+const HeaderProcess = "Onceledger-Process"
 
 const (
 	// adminTimeout bounds each phase of a request; scrapes take milliseconds.
@@ -87,6 +93,7 @@ type health struct {
 func answer(w http.ResponseWriter, status int, body health) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set(HeaderProcess, strconv.Itoa(os.Getpid()))
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(body) // the peer went away: nobody is left to tell
 }

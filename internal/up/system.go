@@ -80,7 +80,7 @@ func (s *system) startPrograms(ctx context.Context) error {
 	group, groupCtx := errgroup.WithContext(ctx)
 	for i, p := range programs {
 		group.Go(func() error {
-			process, err := p.Start(groupCtx)
+			process, err := p.StartAnywhere(groupCtx, s.place)
 			if err == nil {
 				s.guard.Add(process.Process)
 				started[i] = process
@@ -107,32 +107,29 @@ func (s *system) startPrograms(ctx context.Context) error {
 
 // programs are the receiver, then the workers, each with an admin port.
 func (s *system) programs() ([]local.Program, error) {
-	cfg := s.cat.Config
-	admin, err := local.Ports(cfg.Receiver.Admin, 1)
-	if err != nil {
-		return nil, err
-	}
-	// One more, as the receiver's may be the first of the workers'.
-	spare, err := local.Ports(cfg.Worker.Admin, s.Workers+1)
-	if err != nil {
-		return nil, err
-	}
-	for _, address := range spare {
-		if address != admin[0] {
-			admin = append(admin, address)
-		}
-	}
-
 	programs := []local.Program{{Kind: local.Receiver, Name: "receiver", Listen: s.Listen}}
 	for i := range s.Workers {
 		programs = append(programs, local.Program{Kind: local.Worker, Name: fmt.Sprintf("worker-%d", i+1)})
 	}
 	for i := range programs {
 		p := &programs[i]
-		p.Config, p.Env, p.Admin = s.path, s.stack.Env(), admin[i]
+		p.Config, p.Env = s.path, s.stack.Env()
 		p.LogFile = filepath.Join(s.logs(), p.Name+".log")
+		if err := s.place(p); err != nil {
+			return nil, err
+		}
 	}
 	return programs, nil
+}
+
+// place gives a program an admin address: the configured one, or the next above it.
+func (s *system) place(p *local.Program) (err error) {
+	first := s.cat.Config.Worker.Admin
+	if p.Kind == local.Receiver {
+		first = s.cat.Config.Receiver.Admin
+	}
+	p.Admin, err = s.ports.Take(first)
+	return err
 }
 
 // watch waits for ctx to end, or for the first child that ends by itself.

@@ -86,6 +86,7 @@ type system struct {
 	cat       *catalog.Catalog
 
 	stack    *devstack.Stack
+	ports    local.Ports
 	receiver *local.Process
 	workers  []*local.Process
 

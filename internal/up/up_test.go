@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -66,13 +67,15 @@ func dataDir(t *testing.T) string {
 	return dir
 }
 
-// freeAddress is an address that nobody listens on.
+var ports local.Ports
+
+// freeAddress is an address that nobody listens on, below the ports of clients and
+// of stacks.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	address, err := ports.Take(fmt.Sprintf("127.0.0.1:%d", 10_000+rand.IntN(10_000)))
 	require.NoError(t, err)
-	require.NoError(t, listener.Close())
-	return listener.Addr().String()
+	return address
 }
 
 // noEnv is an environment without anything of ours.
@@ -255,8 +258,23 @@ func TestASystemLives(t *testing.T) {
 	requireNothingLeft(t, r.dir)
 }
 
-// Not parallel: two systems that start at once may choose the same ports.
+// All of them would like the admin ports of the configuration.
+func TestSeveralSystemsStartAtOnce(t *testing.T) {
+	t.Parallel()
+	for range 3 {
+		t.Run("", func(t *testing.T) {
+			t.Parallel()
+			r := start(t, up.Options{Data: dataDir(t), JSON: true})
+			var started up.Started
+			require.NoError(t, json.Unmarshal([]byte(r.text), &started))
+			require.Len(t, started.Metrics, 3)
+			r.end(t)
+		})
+	}
+}
+
 func TestASecondSignalLeavesNothing(t *testing.T) {
+	t.Parallel()
 	dir := dataDir(t)
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
 	cmd.Env = append(os.Environ(), helperEnv+"="+dir, "UP_TEST_LISTEN="+freeAddress(t))

@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/onceledger/onceledger/internal/faultpoint"
 	"github.com/onceledger/onceledger/internal/stream"
 	"github.com/onceledger/onceledger/internal/telemetry"
 	"github.com/onceledger/onceledger/pkg/dedupe"
@@ -38,6 +39,7 @@ func (l *loop) alone(ctx context.Context, it *item, cause error) error {
 	if err != nil || it.fate != undecided {
 		return err
 	}
+	faultpoint.Reach(faultpoint.Begun)
 	if !it.understood || it.fault != nil {
 		it.understood, it.fault = false, nil
 		l.understand(ctx, []*item{it})
@@ -91,7 +93,7 @@ func (l *loop) begin(ctx context.Context, it *item) error {
 	case meaning == dedupe.Unsure:
 		return fmt.Errorf("%w: event %s", ledger.ErrRace, it.key.ID) // the next look knows the row
 	case row.State == dedupe.Processing:
-		settle = l.takeOver(&write, it, row, restarted)
+		settle = l.takeOver(&write, it, row, restarted, meaning == dedupe.Same)
 	case row.Standing() && meaning == dedupe.Different:
 		if settle, err = l.conflict(ctx, tx, it, row); err != nil {
 			return err
@@ -139,8 +141,10 @@ func (it *item) start(write *pgx.Batch, row *dedupe.Row) (settle func()) {
 // delivery's own goes on. One that its worker was heard of within the ack wait
 // is under way: it belongs to a copy, or to a delivery of this very message that
 // expired before its worker came to it. Any other is dead: its worker died of
-// the event, unless the database was restarted in between.
-func (l *loop) takeOver(write *pgx.Batch, it *item, row *dedupe.Row, restarted time.Time) (settle func()) {
+// the event, unless the database was restarted in between. Where the row is parked
+// for that, its letter has to have its content: a delivery of another one comes
+// again, to be decided on its merits.
+func (l *loop) takeOver(write *pgx.Batch, it *item, row *dedupe.Row, restarted time.Time, same bool) (settle func()) {
 	if it.marked && row.No == it.row.No && row.Attempt == it.row.Attempt {
 		return func() {}
 	}
@@ -156,7 +160,15 @@ func (l *loop) takeOver(write *pgx.Batch, it *item, row *dedupe.Row, restarted t
 	row.State, row.Reason = dedupe.Failed, string(dlq.CrashBudget)
 	row.Error = fmt.Sprintf("%d workers ended while they tried this event", row.Crashes)
 	dedupe.Save(write, row, 0)
-	return func() { it.row = row; it.ended(); it.settle() }
+	return func() {
+		it.ended()
+		if !same {
+			it.wait(jitter(heldDelay))
+			return
+		}
+		it.row = row
+		it.settle()
+	}
 }
 
 // try is the attempt: it decides the event under the fence of its number, or

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/onceledger/onceledger/internal/faultpoint"
 	"github.com/onceledger/onceledger/internal/telemetry"
 	"github.com/onceledger/onceledger/pkg/dedupe"
 	"github.com/onceledger/onceledger/pkg/dlq"
@@ -127,6 +128,7 @@ func (l *loop) transact(ctx context.Context, items []*item) error {
 	if l.w.between != nil {
 		l.w.between()
 	}
+	faultpoint.Reach(faultpoint.Reserved)
 
 	for _, it := range items {
 		if reserved.New(it.row.No) {

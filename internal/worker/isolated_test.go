@@ -159,3 +159,46 @@ func TestFence(t *testing.T) {
 	require.ErrorIs(t, l.try(t.Context(), it, nil), errFenced)
 	require.Zero(t, s.transfers(), "what it would write does not count")
 }
+
+// The last worker that one content may kill has died, and a delivery of another
+// content under the same id finds out.
+func TestCrashBudgetIsOfOneContent(t *testing.T) {
+	s := newSystem(t, shop)
+	killer := payment("evt_1", "p1", "bank", "wallet:1", 5)
+	s.publish(killer)
+	s.publish(payment("evt_1", "p1", "bank", "wallet:1", 7))
+	w := newWorker(s.cat, s.log, Tuning{})
+	require.NoError(t, w.open(t.Context()))
+	defer w.close()
+	w.work, w.ackWait = t.Context(), time.Millisecond
+	l := &loop{w: w, name: "test"}
+	consumer, err := stream.WorkerConsumer(t.Context(), s.js, time.Minute)
+	require.NoError(t, err)
+	batch, err := consumer.Fetch(2)
+	require.NoError(t, err)
+	first, second := <-batch.Messages(), <-batch.Messages()
+	it, err := w.decode(delivery{first, w.incarnation()})
+	require.NoError(t, err)
+	require.NoError(t, l.begin(t.Context(), it))
+	_, err = s.pool.Exec(t.Context(), `UPDATE events SET crashes = $1`, crashBudget-1)
+	require.NoError(t, err)
+
+	it, err = w.decode(delivery{second, w.incarnation()})
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { // the attempt is dead after the ack wait
+		it.fate = undecided
+		require.NoError(t, l.alone(t.Context(), it, nil))
+		return s.row("evt_1").State == dedupe.Failed
+	}, 5*time.Second, 2*time.Millisecond)
+	require.Equal(t, string(dlq.CrashBudget), s.row("evt_1").Reason)
+	require.Equal(t, delayed, it.fate, "it is decided on its merits")
+	require.NoError(t, first.Nak())
+	require.NoError(t, second.Nak())
+	s.start()
+	s.settled()
+	require.Equal(t, dedupe.Applied, s.decided("evt_1", dedupe.Completed).Outcome)
+	require.Equal(t, 1, s.transfers())
+	letters := s.letters()
+	require.Len(t, letters, 1)
+	require.Equal(t, killer.Data, letters[0].Data)
+}

@@ -256,12 +256,16 @@ func TestWithoutLeader(t *testing.T) {
 	}, "it shows")
 	require.True(t, away(w, "events"))
 	require.Zero(t, s.logged("storing in EVENTS is back"), "nothing is stored, though the server that is left may show the stream")
+	// A worker that starts now waits.
+	s.start()
+	s.eventually(func() bool { return s.logged("its streams are not, trying again") == 1 }, "it says for what")
 	for i := range nodes[:2] {
 		nodes[i] = restarted(t, nodes[i])
 	}
 	s.eventually(func() bool { return send(payment("evt_2", "p2", "bank", "wallet:1", 7)) == http.StatusOK }, "it is accepted again")
 	s.decided("evt_2", dedupe.Completed)
 	require.EqualValues(t, 12, s.balance("wallet:1"))
+	s.eventually(func() bool { return s.logged("worker started") == 2 }, "the one that waited works, too")
 	s.free()
 	// Servers that elect a leader may be away more than once; each has its end.
 	s.eventually(func() bool {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/onceledger/onceledger/internal/faultpoint"
 	"github.com/onceledger/onceledger/pkg/dedupe"
 )
 
@@ -106,6 +107,7 @@ func (l *loop) conclude(ctx context.Context, items []*item) {
 	}
 	all := slices.Concat(leaders, rest)
 	l.giveBackAttempts(ctx, all)
+	faultpoint.Reach(faultpoint.Committed)
 	if l.w.answering != nil {
 		l.w.answering()
 	}
@@ -125,6 +127,7 @@ func (l *loop) decide(ctx context.Context, leaders, rest []*item) error {
 	if err != nil {
 		return err
 	}
+	faultpoint.Reach(faultpoint.Claimed)
 	redriven, others, err := l.markRedriven(ctx, claimed)
 	if err != nil {
 		return err

@@ -42,13 +42,8 @@ func (w *worker) open(ctx context.Context) error {
 	}
 	w.js = w.conn.JS
 	w.metrics.watch(w.reg, w.conn.NC.IsConnected)
-	if err := stream.Ensure(ctx, w.js, cfg.NATS); err != nil {
-		return err
-	}
-	if _, err := stream.ProveDurability(ctx, cfg.NATS, w.log); err != nil {
-		return err
-	}
-	return w.openEvents(ctx)
+	_, err = stream.Prepare(ctx, w.conn, cfg.NATS, w.log, w.openEvents)
+	return err
 }
 
 func (w *worker) openRedis(ctx context.Context) (err error) {

@@ -2,9 +2,9 @@ package worker
 
 import (
 	"context"
-	"fmt"
 	"time"
 
+	"github.com/onceledger/onceledger/internal/faultpoint"
 	"github.com/onceledger/onceledger/internal/telemetry"
 	"github.com/onceledger/onceledger/pkg/dedupe"
 	"github.com/onceledger/onceledger/pkg/dlq"
@@ -31,18 +31,20 @@ func (l *loop) park(ctx context.Context, items []*item) {
 			it.wait(jitter(letterDelay))
 			continue
 		}
+		faultpoint.Reach(faultpoint.Unlettered)
 		seq, err := l.letter(ctx, it)
 		l.w.letters.told(err)
 		if err != nil {
 			it.wait(jitter(letterDelay))
 			continue
 		}
-		letters = append(letters, dedupe.Parking{No: it.row.No, Seq: it.row.Seq, Letter: seq})
+		letters = append(letters, dedupe.Parking{No: it.row.No, Attempt: it.row.Attempt, Redrives: it.row.Redrives, Letter: seq})
 		stored = append(stored, it)
 	}
 	if len(stored) == 0 {
 		return
 	}
+	faultpoint.Reach(faultpoint.Lettered)
 	err := l.retry(ctx, func(ctx context.Context) error { return dedupe.Parked(ctx, l.w.pool, letters) })
 	if err != nil {
 		if verdictOf(err) == unavailable {
@@ -53,6 +55,7 @@ func (l *loop) park(ctx context.Context, items []*item) {
 		}
 		return
 	}
+	faultpoint.Reach(faultpoint.Parked)
 	for _, it := range stored {
 		l.w.metrics.parked.WithLabelValues(it.key.Source, it.row.Reason).Inc()
 		l.logParked(it)
@@ -64,7 +67,7 @@ func (l *loop) letter(ctx context.Context, it *item) (uint64, error) {
 	defer cancel()
 	return dlq.Park(ctx, l.w.js, dlq.Letter{
 		// Two workers that see one failed row store one letter.
-		Once:   fmt.Sprintf("%d/%d/%x", it.row.No, it.row.Redrives, it.content.BodyHash[:8]),
+		Once:   it.row.LetterName(it.content.BodyHash),
 		Source: it.row.Source, EventID: it.row.ID, Variant: it.row.Variant,
 		Reason: dlq.Reason(it.row.Reason), Error: it.row.Error, Attempts: it.row.Attempts,
 		FirstSeen: it.stored, OriginSeq: it.seq,

@@ -7,6 +7,7 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/onceledger/onceledger/internal/faultpoint"
 	"github.com/onceledger/onceledger/pkg/dlq"
 )
 
@@ -59,6 +60,7 @@ func (w *worker) thinkOf(it *item) (a answer) {
 	if w.thinking != nil {
 		w.thinking(it.event)
 	}
+	faultpoint.Judge(it.event.ID)
 	d, version := w.cat.Decide(it.event)
 	return answer{decision: decision{d, version}}
 }

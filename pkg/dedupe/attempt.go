@@ -3,7 +3,6 @@ package dedupe
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -118,14 +117,21 @@ func columnsOf(attempts []Attempt) (numbers []int64, mine []int32) {
 // GiveBack ends attempts that were interrupted, by an outage or a stop, without
 // counting anything. Attempts that somebody else has taken over are left alone.
 func GiveBack(ctx context.Context, q Execer, attempts []Attempt) error {
-	slices.SortFunc(attempts, func(a, b Attempt) int { return int(a.No - b.No) })
 	numbers, mine := columnsOf(attempts)
 	var b pgx.Batch
+	// Locked in key order first: see Parked.
 	b.Queue(`
+		WITH owed AS (
+			SELECT e.no
+			FROM unnest($1::bigint[], $2::integer[]) AS mine (no, attempt)
+			JOIN events e USING (no, attempt)
+			WHERE e.state = 'processing'
+			ORDER BY e.source, e.event_id, e.variant
+			FOR NO KEY UPDATE OF e)
 		UPDATE events e
 		SET state = 'pending', decided_at = now()
-		FROM unnest($1::bigint[], $2::integer[]) AS mine (no, attempt)
-		WHERE e.no = mine.no AND e.attempt = mine.attempt AND e.state = 'processing'`, numbers, mine)
+		FROM owed
+		WHERE e.no = owed.no`, numbers, mine)
 	if err := q.SendBatch(ctx, &b).Close(); err != nil {
 		return fmt.Errorf("give attempts back: %w", err)
 	}

@@ -140,7 +140,7 @@ func TestOverlappingLettersDoNotDeadlock(t *testing.T) {
 			group.Go(func() error {
 				var letters []dedupe.Parking
 				for _, n := range rand.Perm(events)[:80] {
-					letters = append(letters, dedupe.Parking{No: int64(n), Seq: rows[n].Seq, Letter: uint64(n) + 1})
+					letters = append(letters, dedupe.Parking{No: int64(n), Letter: uint64(n) + 1})
 				}
 				return dedupe.Parked(t.Context(), pool, letters)
 			})

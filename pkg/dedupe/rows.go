@@ -224,36 +224,48 @@ type Execer interface {
 
 // Parking says where the letter of a failed row is.
 type Parking struct {
-	// No and Seq are the row's: a row that another content has superseded since
-	// has another sequence, and this is not its letter.
-	No  int64
-	Seq uint64
+	// No, Attempt and Redrives are the row's when it was parked. One that was sent
+	// again since, or superseded by another content, has others: it may be parked
+	// anew by now, and this is not its letter.
+	No       int64
+	Attempt  int
+	Redrives int
 	// Letter is the sequence in the dead-letter stream.
 	Letter uint64
+}
+
+// LetterName names the letter of a failed row's decision, for delivered bytes with
+// this hash: of two workers who see the row and store it, one letter comes, and a
+// row that is parked anew gets a new one.
+func (r *Row) LetterName(body [32]byte) string {
+	return fmt.Sprintf("%d/%d/%d/%x", r.No, r.Redrives, r.Attempt, body[:8])
 }
 
 // Parked records the dead letters of failed rows. A row that another worker has
 // parked or moved on in the meantime is left alone.
 func Parked(ctx context.Context, q Execer, letters []Parking) error {
-	numbers, sequences, at := make([]int64, len(letters)), make([]int64, len(letters)), make([]int64, len(letters))
+	n := len(letters)
+	numbers, attempts, redrives, at := make([]int64, n), make([]int32, n), make([]int32, n), make([]int64, n)
 	for i, l := range letters {
-		numbers[i], sequences[i], at[i] = l.No, int64(l.Seq), int64(l.Letter) //nolint:gosec // as above
+		numbers[i], at[i] = l.No, int64(l.Letter)                      //nolint:gosec // as above
+		attempts[i], redrives[i] = int32(l.Attempt), int32(l.Redrives) //nolint:gosec // both are few
 	}
 	var b pgx.Batch
-	// Locked in order first: an UPDATE alone takes the rows in the order of its
-	// plan, and two plans wait for each other in a circle.
+	// Locked first, in the key order that every lock of several rows has: an UPDATE
+	// alone takes them in the order of its plan, and two orders wait for each other
+	// in a circle.
 	b.Queue(`
 		WITH open AS (
 			SELECT e.no, l.letter
-			FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS l (no, seq, letter)
-			JOIN events e USING (no, seq)
+			FROM unnest($1::bigint[], $2::integer[], $3::integer[], $4::bigint[]) AS l (no, attempt, redrives, letter)
+			JOIN events e USING (no, attempt, redrives)
 			WHERE e.state = 'failed' AND e.dlq_seq IS NULL
-			ORDER BY e.no
+			ORDER BY e.source, e.event_id, e.variant
 			FOR NO KEY UPDATE OF e)
 		UPDATE events e
 		SET dlq_seq = open.letter
 		FROM open
-		WHERE e.no = open.no`, numbers, sequences, at)
+		WHERE e.no = open.no`, numbers, attempts, redrives, at)
 	if err := q.SendBatch(ctx, &b).Close(); err != nil {
 		return fmt.Errorf("record dead letters: %w", err)
 	}

@@ -276,20 +276,54 @@ func TestParkedRecordsALetterOnce(t *testing.T) {
 	failed, parked, done, waits := in(dedupe.Failed, ignored(1, "failed")), in(dedupe.Failed, ignored(2, "parked")),
 		ignored(3, "done"), in(dedupe.Pending, ignored(4, "waits"))
 	insert(t, pool, failed, parked, done, waits)
-	require.NoError(t, dedupe.Parked(t.Context(), pool, []dedupe.Parking{{No: 2, Seq: parked.Seq, Letter: 20}}))
-	require.False(t, read(t, pool, failed.Key).Terminal())
-
-	// The letter of a content that another has superseded is not the row's.
-	require.NoError(t, dedupe.Parked(t.Context(), pool, []dedupe.Parking{{No: 1, Seq: failed.Seq + 1, Letter: 10}}))
+	require.NoError(t, dedupe.Parked(t.Context(), pool, []dedupe.Parking{{No: 2, Letter: 20}}))
 	require.False(t, read(t, pool, failed.Key).Terminal())
 
 	require.NoError(t, dedupe.Parked(t.Context(), pool, []dedupe.Parking{
-		{No: 1, Seq: failed.Seq, Letter: 11}, {No: 2, Seq: parked.Seq, Letter: 12}, {No: 3, Seq: done.Seq, Letter: 13},
-		{No: 4, Seq: waits.Seq, Letter: 14}, {No: 99, Seq: 1, Letter: 15},
+		{No: 1, Letter: 11}, {No: 2, Letter: 12}, {No: 3, Letter: 13}, {No: 4, Letter: 14}, {No: 99, Letter: 15},
 	}))
 	require.EqualValues(t, 11, read(t, pool, failed.Key).DLQSeq)
 	require.EqualValues(t, 20, read(t, pool, parked.Key).DLQSeq)
 	require.Zero(t, read(t, pool, done.Key).DLQSeq)
 	require.Zero(t, read(t, pool, waits.Key).DLQSeq)
 	require.True(t, read(t, pool, failed.Key).Terminal())
+}
+
+// A worker has stored a letter and hangs. By the time it records where, the event
+// was parked anew: by a content that took it over, or after a redrive, which has
+// deleted that letter.
+func TestALetterIsOfOneDecision(t *testing.T) {
+	t.Parallel()
+	pool := open(t)
+	row := in(dedupe.Failed, ignored(1, "evt"))
+	insert(t, pool, row)
+	late := dedupe.Parking{No: 1, Attempt: row.Attempt, Redrives: row.Redrives, Letter: 10}
+	anew := func(change func()) *dedupe.Row {
+		change()
+		now := read(t, pool, row.Key)
+		require.Equal(t, dedupe.Failed, now.State)
+		require.NotEqual(t, row.LetterName(row.BodyHash), now.LetterName(now.BodyHash), "it gets a letter of its own")
+		require.NoError(t, dedupe.Parked(t.Context(), pool, []dedupe.Parking{late}))
+		err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
+			return dedupe.Reletter(t.Context(), tx, row, 10, dedupe.Action{Actor: "sweep"})
+		})
+		require.ErrorIs(t, err, dedupe.ErrState)
+		require.False(t, read(t, pool, row.Key).Terminal())
+		return now
+	}
+	anew(func() {
+		again := *row
+		again.Attempt++
+		save(t, pool, in(dedupe.Failed, &again), 0)
+	})
+	now := anew(func() {
+		err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
+			_, err := dedupe.Redrive(t.Context(), tx, row.Key, dedupe.Action{Actor: "ada", Verb: dedupe.VerbRedrive})
+			return err
+		})
+		require.NoError(t, err)
+		save(t, pool, in(dedupe.Failed, row), 0) // as a conflict is, which needs no attempt
+	})
+	require.NoError(t, dedupe.Parked(t.Context(), pool, []dedupe.Parking{{No: 1, Attempt: now.Attempt, Redrives: now.Redrives, Letter: 11}}))
+	require.EqualValues(t, 11, read(t, pool, row.Key).DLQSeq)
 }

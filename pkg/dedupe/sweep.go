@@ -75,13 +75,14 @@ func SendAgain(ctx context.Context, tx pgx.Tx, row *Row, a Action) error {
 
 // Reletter records the letter that was stored in place of the one that row
 // names, or did not have, and the action. ErrState means that the event has
-// moved on.
+// moved on, even if it was parked anew since.
 func Reletter(ctx context.Context, tx pgx.Tx, row *Row, letter uint64, a Action) error {
 	a.Verb = VerbSweep
 	tag, err := tx.Exec(ctx, `
 		UPDATE events
 		SET dlq_seq = $3, decided_at = now()
-		WHERE no = $1 AND state = 'failed' AND COALESCE(dlq_seq, 0) = $2`, row.No, int64(row.DLQSeq), int64(letter)) //nolint:gosec // as above
+		WHERE no = $1 AND state = 'failed' AND COALESCE(dlq_seq, 0) = $2 AND attempt = $4 AND redrives = $5`,
+		row.No, int64(row.DLQSeq), int64(letter), row.Attempt, row.Redrives) //nolint:gosec // as above
 	if err != nil {
 		return fmt.Errorf("record dead letter: %w", err)
 	}

@@ -65,7 +65,7 @@ type Letter struct {
 	Parked time.Time
 	// Once names this parking: of two letters with one name that are stored
 	// within the stream's duplicate window the broker keeps the first. Empty
-	// stores always. Not set on reading.
+	// stores always.
 	Once string
 	// Source, EventID and Variant are the key of the event's row.
 	Source, EventID, Variant string
@@ -181,7 +181,7 @@ func read(h nats.Header, data []byte) *Letter {
 	}
 	l := &Letter{
 		Source: text(HeaderSource), EventID: text(HeaderEventID), Variant: text(HeaderVariant),
-		Reason: Reason(text(HeaderReason)), Error: text(HeaderError),
+		Once: text(jetstream.MsgIDHeader), Reason: Reason(text(HeaderReason)), Error: text(HeaderError),
 		Header: nats.Header{}, Data: data,
 	}
 	l.Attempts, _ = strconv.Atoi(text(HeaderAttempts))
