@@ -122,6 +122,8 @@ func TestSum(t *testing.T) {
 		require.Equal(t, audit.Sum{Messages: 1, InFlight: 1}, report.Sum)
 
 		s.exec(`UPDATE events SET decided_at = now() - interval '1 minute'`)
+		require.Equal(t, 1, s.audit().Sum.InFlight, "that one is not answered yet")
+		s.exec(`UPDATE events SET seq = 1`)
 		require.Equal(t, 1, s.audit().Sum.Unaccounted, "nobody is at it any more")
 	})
 

@@ -142,14 +142,15 @@ func (m *message) redriven(row *dedupe.Row) bool {
 // waiting says that m is in flight, or otherwise what is wrong: below the ack
 // floor and older than grace, nobody will come for it again, unless the sweep
 // has sent a copy that is still to be answered, or somebody was at its event
-// within grace: another message of it, a redriven one, say, is being decided.
+// within grace, or the message that its row names is still to be answered: another
+// one of it, a redriven one, say, is being decided.
 func (a *auditor) waiting(m *message, otherwise class) class {
 	floor := a.report.Stream.AckFloor
 	if m.seq > floor || m.copy > floor || a.now.Sub(m.stored) < a.Grace {
 		return class{term: inFlight}
 	}
-	if otherwise.row != nil && otherwise.row.BegunFor < a.Grace {
-		return class{term: inFlight, row: otherwise.row}
+	if row := otherwise.row; row != nil && (row.BegunFor < a.Grace || row.Seq > floor && row.StreamCreated.Equal(a.created)) {
+		return class{term: inFlight, row: row}
 	}
 	return otherwise
 }
