@@ -272,9 +272,8 @@ func (r *run) rest(ctx context.Context) error {
 	if r.broken != nil {
 		limit = brokenRestLimit
 	}
-	// A backlog may take its time, as long as it shrinks.
-	var least uint64
-	for until := time.Now().Add(limit); time.Now().Before(until); <-time.After(200 * time.Millisecond) {
+	patience := newPatience(limit, time.Now())
+	for ; ; <-time.After(200 * time.Millisecond) {
 		consumer, err := r.stage.JS().Consumer(ctx, "EVENTS", "worker")
 		if err != nil {
 			return fmt.Errorf("look at the consumer: %w", err)
@@ -287,10 +286,10 @@ func (r *run) rest(ctx context.Context) error {
 		if info.NumPending == 0 && info.NumAckPending == 0 && waiting == 0 {
 			return nil
 		}
-		if info.NumPending < least || least == 0 {
-			least, until = info.NumPending, time.Now().Add(limit)
-		}
 		stuck = fmt.Sprintf("%d messages not delivered, %d without an answer, %d rows not decided", info.NumPending, info.NumAckPending, waiting)
+		if patience.over(time.Now(), info.NumPending) {
+			break
+		}
 	}
 	r.report.Stuck = stuck
 	r.say("does not come to rest: %s", stuck)
@@ -313,6 +312,7 @@ func (r *run) look(ctx context.Context, sent client.Result) error {
 	if err != nil {
 		return err
 	}
+	r.report.Panics = 0
 	for _, file := range logs {
 		for _, text := range []string{"panic:", "panic serving", "rules panicked", "fatal error:", "DATA RACE"} {
 			n, err := occurrences(file, text)

@@ -75,6 +75,9 @@ func markdown(runs []*Report) string {
 		if len(r.Faulty()) > 0 {
 			verdict = "**broken**"
 		}
+		if r.Resumed {
+			verdict += ", taken up again"
+		}
 		fmt.Fprintf(&b, "| %s | %s | %d | %s | %s | %d | %d | %.1f s | %d | %d | %d | %s |\n", r.Plan, length(r), r.Seed,
 			number(r.Sent.Deliveries), number(r.Sent.Tries), r.Total(), r.others(), r.Sent.Outage.Seconds(),
 			r.Verdict.Found.Lost, r.Verdict.Found.Doubled, r.Verdict.Found.Unexplained, verdict)
