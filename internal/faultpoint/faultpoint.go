@@ -40,6 +40,15 @@ const (
 // with the event's id: some events are to kill whoever looks at them.
 const Judging = "worker.judging"
 
+// OrderEnv names the file that says what is to happen to this program: a point
+// and an action, "worker.committed kill" or "worker.reserved stop". Whoever
+// comes there first removes the file and obeys. While the file with the suffix
+// Deadly is there, events whose id holds "deadly" kill whoever judges them.
+const (
+	OrderEnv = "ONCELEDGER_FAULTPOINT"
+	Deadly   = ".deadly"
+)
+
 // All lists the points at which a program may be ended, by the kind of program.
 var All = map[string][]string{
 	"receiver": {Unstored, Stored},

@@ -9,12 +9,6 @@ import (
 	"syscall"
 )
 
-// OrderEnv names the file that says what is to happen to this program: a point
-// and an action, "worker.committed kill" or "worker.reserved stop". Whoever
-// comes there first removes the file and obeys. While the file with the suffix
-// .deadly is there, events whose id holds "deadly" kill whoever judges them.
-const OrderEnv = "ONCELEDGER_FAULTPOINT"
-
 // Reach obeys an order for this point.
 func Reach(point string) {
 	file := os.Getenv(OrderEnv)
@@ -41,7 +35,7 @@ func Judge(id string) {
 	if !strings.Contains(id, "deadly") {
 		return
 	}
-	if _, err := os.Stat(os.Getenv(OrderEnv) + ".deadly"); err == nil {
+	if _, err := os.Stat(os.Getenv(OrderEnv) + Deadly); err == nil {
 		die()
 	}
 }

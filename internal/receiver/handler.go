@@ -105,9 +105,11 @@ func (s *Server) store(r *http.Request, event *envelope.Event) (joined bool, err
 			return err
 		}
 		faultpoint.Reach(faultpoint.Unstored)
-		_, err = s.publisher.publish(msg)
+		if _, err = s.publisher.publish(msg); err != nil {
+			return err
+		}
 		faultpoint.Reach(faultpoint.Stored)
-		return err
+		return nil
 	}
 	if event.Fault != "" {
 		return false, publish()

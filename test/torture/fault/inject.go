@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/onceledger/onceledger/internal/faultpoint"
 	"github.com/onceledger/onceledger/internal/stream"
 	"github.com/onceledger/onceledger/test/torture/stage"
 )
@@ -241,7 +242,7 @@ func (i *Injector) deadly(ctx context.Context, f Fault) error {
 	var files []string
 	for name := range i.Stage.Members {
 		if component(name) == "worker" {
-			files = append(files, i.Stage.Order(name)+".deadly")
+			files = append(files, i.Stage.Order(name)+faultpoint.Deadly)
 		}
 	}
 	for _, file := range files {

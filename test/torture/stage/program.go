@@ -14,10 +14,8 @@ import (
 	"time"
 
 	"github.com/onceledger/onceledger/internal/devstack"
+	"github.com/onceledger/onceledger/internal/faultpoint"
 )
-
-// orderEnv is what internal/faultpoint reads in a build with the tag torture.
-const orderEnv = "ONCELEDGER_FAULTPOINT"
 
 // Root is the folder of the project that is tested.
 func Root(ctx context.Context) (string, error) {
@@ -81,7 +79,7 @@ func (p *Program) Start(ctx context.Context) error {
 	}
 	process, err := devstack.StartProcess(ctx, devstack.Command{
 		Name: p.name, Path: p.stage.binary(p.binary), Args: []string{"--config", p.stage.config},
-		Env:     append(append(os.Environ(), p.env...), orderEnv+"="+p.stage.Order(p.name)),
+		Env:     append(append(os.Environ(), p.env...), faultpoint.OrderEnv+"="+p.stage.Order(p.name)),
 		LogFile: filepath.Join(p.stage.options.Out, p.name+".log"),
 	})
 	if err != nil {
@@ -196,6 +194,6 @@ func (p *Program) awaitReady(ctx context.Context) error {
 // Command is a run of the onceledger command, which may be killed.
 func (s *Stage) Command(ctx context.Context, order string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, s.binary("onceledger"), append(args, "--config", s.config)...)
-	cmd.Env = append(append(os.Environ(), s.Addresses.Env()...), orderEnv+"="+s.Order(order))
+	cmd.Env = append(append(os.Environ(), s.Addresses.Env()...), faultpoint.OrderEnv+"="+s.Order(order))
 	return cmd
 }
