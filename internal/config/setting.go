@@ -130,7 +130,7 @@ func oneOf(target *string, words ...string) field {
 				return
 			}
 			if !slices.Contains(words, t.Value) {
-				r.fault(t.Pos, v.path, "%q is not %s%s", t.Value, want, didYouMean(t.Value, words))
+				r.fault(t.Pos, v.path, "%q is not %s%s", t.Value, want, DidYouMean(t.Value, words))
 				return
 			}
 			*target = t.Value

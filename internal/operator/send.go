@@ -17,6 +17,7 @@ import (
 
 	"github.com/onceledger/onceledger/internal/catalog"
 	"github.com/onceledger/onceledger/internal/exit"
+	"github.com/onceledger/onceledger/internal/provider"
 )
 
 const (
@@ -68,12 +69,12 @@ func Send(ctx context.Context, s *Session, in io.Reader, sending Sending) error 
 	if err != nil {
 		return err
 	}
-	header, err := sign(src, event)
+	request, err := sign(src, event)
 	if err != nil {
 		return err
 	}
 	// The id as the receiver keys it: it may stand in a body that came from a file.
-	as := src.Event(header, event.body, time.Now())
+	as := src.Events(request, time.Now())[0]
 	if as.Fault == "" {
 		event.key = as.ID
 	}
@@ -154,30 +155,33 @@ func (s *Session) target(sending Sending, cat *catalog.Catalog) (string, error) 
 	return u.JoinPath("webhooks", sending.Source).String(), nil
 }
 
-// sign returns the request's headers.
-func sign(src *catalog.Source, event *sampled) (http.Header, error) {
-	header, err := src.Sign(event.body, event.id, time.Now())
+// sign returns the request as the provider would send it now.
+func sign(src *catalog.Source, event *sampled) (provider.Request, error) {
+	request, err := src.Sign(event.body, event.id, time.Now())
 	if err != nil {
-		return nil, err
+		return provider.Request{}, err
 	}
 	for name, value := range event.header {
-		header.Set(name, value)
+		request.Header.Set(name, value)
 	}
-	return header, nil
+	return request, nil
 }
 
 func post(ctx context.Context, target string, src *catalog.Source, event *sampled) (*Sent, error) {
 	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
 	defer cancel()
-	header, err := sign(src, event)
+	signed, err := sign(src, event)
 	if err != nil {
 		return nil, err
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, target, bytes.NewReader(event.body))
+	if signed.Query != "" {
+		target += "?" + signed.Query
+	}
+	req, err := http.NewRequestWithContext(ctx, signed.Method, target, bytes.NewReader(signed.Body))
 	if err != nil {
 		return nil, err
 	}
-	req.Header = header
+	req.Header = signed.Header
 	client := &http.Client{
 		Transport: &http.Transport{DisableKeepAlives: true},
 		// A webhook sender follows no redirect: it would lose the body.
@@ -198,7 +202,7 @@ func post(ctx context.Context, target string, src *catalog.Source, event *sample
 		return nil, fmt.Errorf("read answer: %w", err)
 	}
 	return &Sent{
-		URL: target, EventID: event.key, Bytes: len(event.body),
+		URL: target, EventID: event.key, Bytes: len(signed.Body),
 		Status: res.StatusCode, Answer: string(answer), Seconds: time.Since(began).Seconds(),
 	}, nil
 }

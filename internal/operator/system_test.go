@@ -25,6 +25,7 @@ import (
 	"github.com/onceledger/onceledger/internal/devstack/stacktest"
 	"github.com/onceledger/onceledger/internal/operator"
 	"github.com/onceledger/onceledger/internal/postgres/pgtest"
+	"github.com/onceledger/onceledger/internal/provider"
 	"github.com/onceledger/onceledger/internal/stream"
 	"github.com/onceledger/onceledger/internal/worker"
 	"github.com/onceledger/onceledger/pkg/envelope"
@@ -255,11 +256,12 @@ func receiver(t *testing.T, cat *catalog.Catalog, got func(*envelope.Event)) *ht
 		var body bytes.Buffer
 		_, err := body.ReadFrom(r.Body)
 		source := cat.Sources[filepath.Base(r.URL.Path)]
-		if err != nil || source == nil || source.Verify(r.Header, body.Bytes(), time.Now()) != nil {
+		request := provider.Post(r.Header, body.Bytes())
+		if err != nil || source == nil || source.Verify(r.Context(), request, time.Now()) != nil {
 			http.Error(w, "bad signature", http.StatusUnauthorized)
 			return
 		}
-		got(source.Event(r.Header, body.Bytes(), time.Now()))
+		got(source.Events(request, time.Now())[0])
 	}))
 	t.Cleanup(server.Close)
 	return server

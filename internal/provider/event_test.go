@@ -15,7 +15,7 @@ import (
 
 // read returns the event of a body, and shows that it can travel.
 func read(t require.TestingT, s *Source, h http.Header, body string) *envelope.Event {
-	event := s.Event(h, []byte(body), now)
+	event := eventOf(s, h, []byte(body), now)
 	msg, err := event.Msg()
 	require.NoError(t, err)
 	again, err := envelope.Decode(msg.Header, msg.Data)

@@ -14,9 +14,9 @@ import (
 // locators name are kept for the rules. Mind that a header is usually not
 // covered by the signature.
 var generic = preset{
-	name:       "hmac",
-	scheme:     genericScheme,
-	customHMAC: true,
+	name:   "hmac",
+	scheme: genericScheme,
+	uses:   usesHMAC,
 }
 
 var algorithms = map[string]func() hash.Hash{
@@ -45,7 +45,7 @@ func genericScheme(src config.Source, f *faults) scheme {
 		timeHeader: c.TimestampHeader,
 		idHeader:   c.IDHeader,
 		content:    parseContent(src, f),
-		tolerance:  tolerance,
+		clock:      clock{tolerance: tolerance},
 	}
 
 	var ok bool
@@ -66,7 +66,7 @@ func parseContent(src config.Source, f *faults) template {
 	if c.Content.Value == "" {
 		c.Content.Value = bodyPart
 	}
-	content, err := parseTemplate(c.Content.Value)
+	content, err := parseTemplate(c.Content.Value, bodyPart, stampPart, idPart)
 	if err != nil {
 		f.add(c.Content.Pos, "hmac.content", "%v", err)
 		return nil

@@ -13,11 +13,11 @@ import "github.com/onceledger/onceledger/internal/config"
 // A form-encoded body (payload=…) verifies, but is not JSON: it is parked as
 // bad_json. Set the webhook's content type to application/json.
 var github = preset{
-	name:       "github",
-	scheme:     githubScheme,
-	customHMAC: true,
+	name:   "github",
+	scheme: githubScheme,
+	uses:   usesHMAC,
 
-	id:  "header:X-GitHub-Delivery",
+	id:  []string{"header:X-GitHub-Delivery"},
 	typ: []string{"header:X-GitHub-Event", "body:action"},
 	keep: []string{
 		"X-GitHub-Event", "X-GitHub-Delivery", "X-GitHub-Hook-ID",

@@ -2,6 +2,7 @@ package provider
 
 import (
 	"bytes"
+	"context"
 	"crypto/ed25519"
 	"crypto/sha256"
 	"encoding/base64"
@@ -25,7 +26,7 @@ import (
 var standardWebhooks = preset{
 	name:     "standard-webhooks",
 	scheme:   standardScheme,
-	id:       "header:Webhook-Id,Svix-Id",
+	id:       []string{"header:Webhook-Id,Svix-Id"},
 	typ:      []string{"body:type"},
 	occurred: "body:timestamp",
 }
@@ -43,20 +44,20 @@ const (
 )
 
 type standard struct {
-	macs      []*sync.Pool
-	publics   []ed25519.PublicKey
-	private   ed25519.PrivateKey // the first one; nil if there is none
-	tolerance time.Duration
-	template  template
+	macs     []*sync.Pool
+	publics  []ed25519.PublicKey
+	private  ed25519.PrivateKey // the first one; nil if there is none
+	clock    clock
+	template template
 }
 
 func standardScheme(src config.Source, f *faults) scheme {
 	s := &standard{
-		tolerance: tolerance,
-		template:  mustTemplate("{id}.{timestamp}.{body}"),
+		clock:    clock{tolerance: tolerance},
+		template: mustTemplate("{id}.{timestamp}.{body}"),
 	}
 	if src.Tolerance != 0 {
-		s.tolerance = src.Tolerance
+		s.clock.tolerance = src.Tolerance
 	}
 	for i, secret := range secrets(src, f) {
 		if err := s.add(secret); err != nil {
@@ -135,7 +136,8 @@ func familyOf(h http.Header) family {
 	return webhookFamily
 }
 
-func (s *standard) verify(h http.Header, body []byte, now time.Time) error {
+func (s *standard) verify(_ context.Context, req Request, now time.Time) error {
+	h := req.Header
 	names := familyOf(h)
 	id, err := single(h, names.id)
 	if err != nil {
@@ -156,17 +158,19 @@ func (s *standard) verify(h http.Header, body []byte, now time.Time) error {
 	if strings.Count(value, " ") >= maxParts {
 		return refuse("header %s has more than %d parts", names.signature, maxParts)
 	}
-	if err := fresh(stamp, now, s.tolerance); err != nil {
+	if err := s.clock.check(stamp, now); err != nil {
 		return err
 	}
-	text := signed{id: id, stamp: stamp, body: body}
-	if s.verifyMAC(value, text) || s.verifyEd25519(value, text) {
+	text := signed{id: id, stamp: stamp, body: req.Body}
+	if s.verifyMAC(value, &text) || s.verifyEd25519(value, &text) {
 		return nil
 	}
 	return refuse("no signature in header %s matches a live secret", names.signature)
 }
 
-func (s *standard) verifyMAC(value string, text signed) bool {
+func (s *standard) limit() time.Duration { return s.clock.limit() }
+
+func (s *standard) verifyMAC(value string, text *signed) bool {
 	for _, key := range s.macs {
 		hasher := key.Get().(*hasher)
 		sum := hasher.sum(s.template, text)
@@ -183,11 +187,11 @@ func (s *standard) verifyMAC(value string, text signed) bool {
 	return false
 }
 
-func (s *standard) verifyEd25519(value string, text signed) bool {
+func (s *standard) verifyEd25519(value string, text *signed) bool {
 	if len(s.publics) == 0 {
 		return false
 	}
-	message := s.message(text)
+	message := s.template.message(text)
 	for part := range strings.SplitSeq(value, " ") {
 		encoded, ok := strings.CutPrefix(part, ed25519Prefix)
 		if !ok {
@@ -206,36 +210,22 @@ func (s *standard) verifyEd25519(value string, text signed) bool {
 	return false
 }
 
-// message is the filled template in one piece, which Ed25519 needs.
-func (s *standard) message(text signed) []byte {
-	var message []byte
-	for _, part := range s.template {
-		if part == bodyPart {
-			message = append(message, text.body...)
-		} else {
-			message = text.appendPart(message, part)
-		}
-	}
-	return message
-}
-
-func (s *standard) sign(body []byte, id string, now time.Time) (http.Header, error) {
-	text := signed{id: id, stamp: strconv.FormatInt(now.Unix(), 10), body: body}
+func (s *standard) sign(req *Request, id string, now time.Time) error {
+	text := signed{id: id, stamp: strconv.FormatInt(now.Unix(), 10), body: req.Body}
 	var value string
 	switch {
 	case len(s.macs) > 0:
 		hasher := s.macs[0].Get().(*hasher)
 		defer s.macs[0].Put(hasher)
-		value = macPrefix + base64Text.encode(hasher.sum(s.template, text))
+		value = macPrefix + base64Text.encode(hasher.sum(s.template, &text))
 	case s.private != nil:
-		value = ed25519Prefix + base64Text.encode(ed25519.Sign(s.private, s.message(text)))
+		value = ed25519Prefix + base64Text.encode(ed25519.Sign(s.private, s.template.message(&text)))
 	default:
-		return nil, fmt.Errorf("none of the secrets can sign; add one that begins with %s", privateKey)
+		return fmt.Errorf("none of the secrets can sign; add one that begins with %s", privateKey)
 	}
 
-	h := http.Header{}
-	h.Set(webhookFamily.id, id)
-	h.Set(webhookFamily.stamp, text.stamp)
-	h.Set(webhookFamily.signature, value)
-	return h, nil
+	req.Header.Set(webhookFamily.id, id)
+	req.Header.Set(webhookFamily.stamp, text.stamp)
+	req.Header.Set(webhookFamily.signature, value)
+	return nil
 }

@@ -12,14 +12,18 @@ var stripe = preset{
 		timePart:  "t=",
 		prefix:    "v1=",
 		content:   mustTemplate("{timestamp}.{body}"),
-		tolerance: tolerance,
+		clock:     clock{tolerance: tolerance},
 	}.scheme,
 
-	id:       "body:id",
+	id:       []string{"body:id"},
 	typ:      []string{"body:type"},
 	account:  "body:account", // the connected account; absent for one's own
 	live:     "body:livemode",
 	occurred: "body:created", // unix seconds; ISO 8601 in v2 events
+
+	// A v2 event names its object, whose amounts have to be asked for.
+	thin:      func(r *reading) bool { return r.find(stripeObject) == "v2.core.event" },
+	thinPaths: []string{"object"},
 
 	fingerprint: []string{
 		"type", "account", "livemode", "created",
@@ -34,4 +38,8 @@ var stripe = preset{
 		"related_object.id", "related_object.type", // v2 thin events
 	},
 	lowerCurrency: true,
+	sample: `{"id":"{id}","object":"event","livemode":true,"created":1700000000,"type":"charge.succeeded",` +
+		`"data":{"object":{"id":"ch_{id}","object":"charge","status":"succeeded","amount":1000,"currency":"usd"}}}`,
 }
+
+var stripeObject = mustLocator("body:object")
