@@ -48,6 +48,8 @@ type item struct {
 	understood bool
 	decision   rules.Decision
 	fault      error
+	// deadly is set where its content is not read, since workers died of that.
+	deadly bool
 
 	// row is the event's row as this delivery would have it, or has found it.
 	row     *dedupe.Row
