@@ -9,11 +9,9 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/onceledger/onceledger/internal/faultpoint"
-	"github.com/onceledger/onceledger/internal/stream"
 	"github.com/onceledger/onceledger/internal/telemetry"
 	"github.com/onceledger/onceledger/pkg/dedupe"
 	"github.com/onceledger/onceledger/pkg/dlq"
-	"github.com/onceledger/onceledger/pkg/envelope"
 	"github.com/onceledger/onceledger/pkg/ledger"
 )
 
@@ -21,12 +19,6 @@ const (
 	// crashBudget is how many workers may die of one event before it is parked
 	// without being tried again.
 	crashBudget = 3
-	// trustDelivered is how often a delivery with other bytes than its event's
-	// row may come back before it is parked as a conflict without another look
-	// at what it means: looking may be what kills.
-	// Outages make deliveries come back, too: at 10 a long torture run took other
-	// spellings of one meaning for conflicts.
-	trustDelivered = 100
 )
 
 // alone gives one event an attempt of its own: events that wait, repeats with
@@ -42,7 +34,7 @@ func (l *loop) alone(ctx context.Context, it *item, cause error) error {
 		return err
 	}
 	faultpoint.Reach(faultpoint.Begun)
-	if !it.understood || it.fault != nil {
+	if !it.meant() {
 		it.understood, it.fault = false, nil
 		l.understand(ctx, []*item{it})
 	}
@@ -69,7 +61,7 @@ func (l *loop) alone(ctx context.Context, it *item, cause error) error {
 // delivery or commits that an attempt begins.
 func (l *loop) begin(ctx context.Context, it *item) error {
 	same, err := l.compare(ctx, it)
-	if err != nil {
+	if err != nil || it.fate != undecided {
 		return err
 	}
 	restarted, err := dedupe.Restarted(ctx, l.w.pool)
@@ -278,6 +270,10 @@ func (l *loop) conflict(ctx context.Context, tx pgx.Tx, it *item, standing *dedu
 	if row.State != dedupe.Failed {
 		row.State, row.Reason = dedupe.Failed, string(dlq.IDConflict)
 		row.Error = fmt.Sprintf("event number %d (message %d) stands under this id with another content", standing.No, standing.Seq)
+		if it.deadly {
+			row.Reason = string(dlq.CrashBudget)
+			row.Error = fmt.Sprintf("%d readings of this content did not end, and event number %d (message %d) stands under its id", crashBudget, standing.No, standing.Seq)
+		}
 		var b pgx.Batch
 		dedupe.Save(&b, row, 0)
 		if err := tx.SendBatch(ctx, &b).Close(); err != nil {
@@ -290,72 +286,4 @@ func (l *loop) conflict(ctx context.Context, tx pgx.Tx, it *item, standing *dedu
 			Uint64("standing_sequence", standing.Seq).Msg("another content arrived under a finished event's id")
 		it.settle()
 	}, nil
-}
-
-// compare returns how the delivery's content compares to a row: Unsure only to
-// one that has come since, which the delivery must be understood for. Where the rules
-// have changed since the row was written, it reads the row's message again and
-// lets today's rules say what both mean, before any lock is taken.
-func (l *loop) compare(ctx context.Context, it *item) (func(*dedupe.Row) dedupe.Sameness, error) {
-	known, err := dedupe.Read(ctx, l.w.pool, []dedupe.Key{it.key})
-	if err != nil {
-		return nil, err
-	}
-	row := known[it.key]
-	if row != nil && row.BodyHash != it.content.BodyHash && !it.understood {
-		if it.delivered > trustDelivered {
-			return func(*dedupe.Row) dedupe.Sameness { return dedupe.Different }, nil
-		}
-		l.understand(ctx, []*item{it})
-	}
-	if row == nil || it.content.Compare(row.Content) != dedupe.Unsure {
-		return func(r *dedupe.Row) dedupe.Sameness {
-			if !it.understood && r.BodyHash != it.content.BodyHash {
-				return dedupe.Unsure // it came meanwhile, and nobody knows yet what this one means
-			}
-			return definite(it.content.Compare(r.Content))
-		}, nil
-	}
-	today, err := l.reread(ctx, row)
-	if err != nil {
-		return nil, err
-	}
-	return func(r *dedupe.Row) dedupe.Sameness {
-		if r.BodyHash == row.BodyHash {
-			return definite(it.content.Compare(today))
-		}
-		return definite(it.content.Compare(r.Content)) // superseded meanwhile
-	}, nil
-}
-
-// definite turns doubt into a difference: a conflict that a person sees is
-// better than money that nobody does.
-func definite(s dedupe.Sameness) dedupe.Sameness {
-	if s == dedupe.Unsure {
-		return dedupe.Different
-	}
-	return s
-}
-
-// reread returns what the message of a row means by today's rules. A message
-// that is gone keeps the meaning it had.
-func (l *loop) reread(ctx context.Context, row *dedupe.Row) (dedupe.Content, error) {
-	if !row.StreamCreated.Equal(l.w.incarnation()) {
-		return row.Content, nil
-	}
-	stored, err := envelope.ReadOne(ctx, l.w.js, stream.Events, row.Seq)
-	if errors.Is(err, envelope.ErrNotStored) {
-		return row.Content, nil
-	}
-	if err != nil {
-		return dedupe.Content{}, err
-	}
-	event, err := envelope.Decode(stored.Header, stored.Data)
-	if err != nil {
-		return row.Content, nil //nolint:nilerr // unreadable bytes mean what they meant
-	}
-	today := row.Content
-	d, version := l.w.cat.Decide(event)
-	today.Fingerprint, today.Rules = d.Fingerprint, version
-	return today, nil
 }

@@ -14,15 +14,16 @@ import (
 // from other workers, who would take the attempt for one that killed its worker.
 const holdLimit = 2 * time.Minute
 
-// debts are attempts that were interrupted by an outage or a stop, and are to
+// debts are attempts, and readings, that were interrupted by an outage or a stop, and are to
 // be given back as soon as the database takes it: nobody is to be blamed. Until
 // then their deliveries are kept in progress, since whoever got one meanwhile
 // would see an attempt without an end and count a crash.
 type debts struct {
 	pool dedupe.Execer
 
-	mu   sync.Mutex
-	open []debt
+	mu       sync.Mutex
+	open     []debt
+	readings []dedupe.Reading
 }
 
 type debt struct {
@@ -53,10 +54,23 @@ func (d *debts) owe(it *item) bool {
 	return true
 }
 
-// pay gives the attempts back, and their deliveries after them.
+// oweReading notes a reading that is over, or whose begin was not answered.
+func (d *debts) oweReading(r dedupe.Reading) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.readings = append(d.readings, r)
+}
+
+// pay ends the readings and gives the attempts back, and their deliveries after them.
 func (d *debts) pay(ctx context.Context) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if len(d.readings) > 0 {
+		if err := dedupe.EndReadings(ctx, d.pool, d.readings); err != nil {
+			return err
+		}
+		d.readings = d.readings[:0]
+	}
 	if len(d.open) == 0 {
 		return nil
 	}

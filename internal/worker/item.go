@@ -48,6 +48,8 @@ type item struct {
 	understood bool
 	decision   rules.Decision
 	fault      error
+	// deadly is set where its content is not read, since workers died of that.
+	deadly bool
 	// passing is set where the reason that decision parks for may pass, although as
 	// a rule it does not: an API may know tomorrow what it does not know today.
 	passing bool

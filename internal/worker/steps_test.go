@@ -64,6 +64,7 @@ func (s *system) ended(rounds int) {
 	require.Equal(s.t, 1+rounds, s.transfers())
 	require.EqualValues(s.t, 1+rounds, s.balance("wallet:1"))
 	require.Equal(s.t, 1+5*rounds, s.count(`SELECT count(*) FROM events`))
+	require.Zero(s.t, s.count(`SELECT count(*) FROM readings`))
 	for want, n := range map[string]int{
 		`outcome = 'applied'`: 1 + rounds, `outcome = 'ignored'`: rounds,
 		`state = 'failed' AND dlq_seq IS NOT NULL AND attempts = 0 AND reason IN ('bad_json', 'id_conflict')`: 2 * rounds,
