@@ -11,6 +11,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
+	"fmt"
 	"math/big"
 	"net/http"
 	"os"
@@ -29,6 +30,7 @@ import (
 	"github.com/onceledger/onceledger/internal/provider"
 	"github.com/onceledger/onceledger/internal/rules"
 	"github.com/onceledger/onceledger/pkg/envelope"
+	"github.com/onceledger/onceledger/pkg/ledger"
 )
 
 const (
@@ -39,14 +41,16 @@ const (
 // block is a fenced block of a page. The words after its language say what it is:
 //
 //	yaml                a configuration that works as it stands
-//	json, xml or form   a body that the first source signs, and that posts
+//	json, xml or form   a body that the first source signs
+//	… posts=1999USD     what it posts, in minor units
 //	… again             another event about what the block before posted
 //	… nothing           an event that posts nothing
-//	… fetched=TYPE      what the provider's API tells of a hint, and that posts
+//	… fetched=TYPE      what the provider's API tells of a hint
 //	… source=NAME       it is for this source
 //	… X-Name=Value      the request has this header
 type block struct {
 	language string
+	posts    string
 	again    bool
 	nothing  bool
 	fetched  string
@@ -72,6 +76,8 @@ func blocksOf(page string) []block {
 			for _, word := range words[1:] {
 				name, value, _ := strings.Cut(word, "=")
 				switch name {
+				case "posts":
+					b.posts = value
 				case "again":
 					b.again = true
 				case "nothing":
@@ -132,7 +138,7 @@ func tryPage(t *testing.T, page []block) {
 	cat := loaded(t, page[at].text)
 	first := cat.Config.Sources[0].Name.Value
 	posted, tried := map[string]bool{}, map[string]bool{}
-	var before []string
+	var before []ledger.Transfer
 	for _, b := range page {
 		if !slices.Contains([]string{"json", "xml", "form"}, b.language) {
 			continue
@@ -144,17 +150,18 @@ func tryPage(t *testing.T, page []block) {
 		require.NotNil(t, source, b.source)
 		decision := decide(t, source, b)
 		require.NoError(t, decision.Err, b.text)
-		operations := operationsOf(decision)
 		tried[b.source] = true
 		switch {
 		case b.nothing:
-			require.Empty(t, operations, b.text)
+			require.Empty(t, decision.Transfers, b.text)
 			continue
 		case b.again:
-			require.Equal(t, before, operations, b.text)
+			require.Equal(t, before, decision.Transfers, b.text)
+		default:
+			require.Equal(t, b.posts, amountsOf(decision), b.text)
 		}
-		require.NotEmpty(t, operations, "it posts: %s", b.text)
-		posted[b.source], before = true, operations
+		require.NotEmpty(t, decision.Transfers, "it posts: %s", b.text)
+		posted[b.source], before = true, decision.Transfers
 	}
 	for name, source := range cat.Sources {
 		if !tried[name] && movesMoney(source) {
@@ -170,13 +177,13 @@ func movesMoney(source *catalog.Source) bool {
 	return slices.ContainsFunc(source.Config.Rules, func(r config.Rule) bool { return len(r.Transfers) > 0 })
 }
 
-func operationsOf(d rules.Decision) []string {
-	var keys []string
+// amountsOf is what a decision posts, as pages write it.
+func amountsOf(d rules.Decision) string {
+	var amounts []string
 	for _, t := range d.Transfers {
-		keys = append(keys, t.Operation)
+		amounts = append(amounts, fmt.Sprintf("%d%s", t.Amount, t.Asset))
 	}
-	slices.Sort(keys)
-	return keys
+	return strings.Join(amounts, ",")
 }
 
 // decide sends a block to its source, signed as the provider would, and lets the
@@ -189,7 +196,11 @@ func decide(t *testing.T, source *catalog.Source, b block) rules.Decision {
 		return source.Rules.Decide(source.LookedUp(hint, envelope.Event{ID: "1", Type: b.fetched, Data: []byte(b.text)}))
 	}
 	sender := sender(t, source.Config)
-	request, err := sender.Sign([]byte(tokens(t, source.Config, b.text)), "evt_1", now)
+	id := "evt_1"
+	if b.again {
+		id = "evt_2" // or the event's own id could pass for the payment's
+	}
+	request, err := sender.Sign([]byte(tokens(t, source.Config, b.text)), id, now)
 	require.NoError(t, err)
 	for name, values := range b.header {
 		request.Header[name] = values
