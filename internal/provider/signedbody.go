@@ -33,8 +33,7 @@ var razorpay = preset{
 }
 
 // shopify shares X-Shopify-Event-Id between the subscriptions that one event
-// concerns, so the topic is part of the id. An endpoint receives many shops.
-// The headers of the newer Events API (shopify-*) are not read. Read:
+// concerns, so the topic is part of the id. An endpoint receives many shops. Read:
 // shopify.dev verify-deliveries and ignore-duplicates, which disagree about the
 // id; deliveries from before Event-Id have X-Shopify-Webhook-Id alone.
 var shopify = preset{
@@ -50,6 +49,25 @@ var shopify = preset{
 		"total_price", "financial_status", "transactions", "refund_line_items",
 	},
 	sample: `{"id":1001,"order_id":501,"kind":"sale","status":"success","amount":"19.99","currency":"USD","test":false,"message":"{id}"}`,
+}
+
+// shopifyEvents is Shopify's newer Events, a developer preview whose headers have
+// no X-. A delivery has one id, which its repeats share; what changed is what the
+// subscription's query asks for. Read: shopify.dev events/delivery-structure and
+// verify-deliveries; that Shopify-Event-Id is going away, in shopify-app-js.
+var shopifyEvents = preset{
+	name:     "shopify-events",
+	scheme:   mac{header: "Shopify-Hmac-Sha256", encoding: base64Text}.scheme,
+	id:       []string{"header:Shopify-Webhook-Id"},
+	typ:      []string{"header:Shopify-Topic", "header:Shopify-Action"},
+	account:  "header:Shopify-Shop-Domain",
+	occurred: "header:Shopify-Triggered-At",
+	keep:     []string{"Shopify-Topic", "Shopify-Action", "Shopify-Handle", "Shopify-Shop-Domain", "Shopify-Api-Version"},
+	fingerprint: []string{
+		"topic", "action", "query_variables", "data",
+	},
+	sample: `{"topic":"Order","action":"update","handle":"paid-orders","query_variables":{"orderId":"gid://shopify/Order/{id}"},` +
+		`"data":{"order":{"id":"gid://shopify/Order/{id}","displayFinancialStatus":"PAID","totalReceivedSet":{"shopMoney":{"amount":"19.99","currencyCode":"USD"}}}}}`,
 }
 
 // coinbaseCommerce wraps its event. Read: docs.cdp.coinbase.com/commerce.
@@ -130,8 +148,10 @@ var pusher = preset{
 }
 
 // paystack has no event id: an event is known by its name, its object and the
-// object's status. Read: PaystackOSS/doc-code-snippets, which signs the body
-// with SHA-512 under the account's secret key.
+// object's status. Read: verifying-transaction of PaystackOSS/doc-code-snippets,
+// which signs the body with SHA-512 under the account's secret key. A page of the
+// same repository that could not be found in it (verifying-signature) shows
+// "t=…,v1=KEY:…" over the time and the body, which is not looked at.
 var paystack = preset{
 	name:   "paystack",
 	scheme: mac{header: "X-Paystack-Signature", hash: sha512.New}.scheme,
