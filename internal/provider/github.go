@@ -17,6 +17,8 @@ import (
 // the JSON: rules read that, and see no difference. Read: docs.github.com webhooks.
 var github = preset{
 	name:   "github",
+	signed: "HMAC-SHA256, hex, header X-Hub-Signature-256 (sha256=), over the body",
+	secret: "the secret that was typed for the webhook",
 	scheme: githubScheme,
 	uses:   usesHMAC,
 	orJSON: true,
@@ -30,6 +32,9 @@ var github = preset{
 		"X-GitHub-Event", "X-GitHub-Delivery", "X-GitHub-Hook-ID",
 		"X-GitHub-Hook-Installation-Target-Type", "X-GitHub-Hook-Installation-Target-ID",
 	},
+	sample:       `{"action":"created","sponsorship":{"node_id":"S_{id}","sponsor":{"login":"octocat"},"tier":{"monthly_price_in_cents":1999}}}`,
+	sampleHeader: map[string]string{"X-GitHub-Event": "sponsorship"},
+	amount:       []string{"sponsorship.tier.monthly_price_in_cents"},
 }
 
 func githubScheme(src config.Source, f *faults) scheme {
