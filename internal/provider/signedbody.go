@@ -66,6 +66,8 @@ var shopify = preset{
 // verify-deliveries; that Shopify-Event-Id is going away, in shopify-app-js.
 var shopifyEvents = preset{
 	name:     "shopify-events",
+	signed:   "HMAC-SHA256, base64, header Shopify-Hmac-Sha256, over the body",
+	secret:   "the app's client secret",
 	scheme:   mac{header: "Shopify-Hmac-Sha256", encoding: base64Text}.scheme,
 	id:       []string{"header:Shopify-Webhook-Id"},
 	typ:      []string{"header:Shopify-Topic", "header:Shopify-Action"},
@@ -77,6 +79,12 @@ var shopifyEvents = preset{
 	},
 	sample: `{"topic":"Order","action":"update","handle":"paid-orders","query_variables":{"orderId":"gid://shopify/Order/{id}"},` +
 		`"data":{"order":{"id":"gid://shopify/Order/{id}","displayFinancialStatus":"PAID","totalReceivedSet":{"shopMoney":{"amount":"19.99","currencyCode":"USD"}}}}}`,
+	sampleHeader: map[string]string{
+		"Shopify-Topic": "Order", "Shopify-Action": "update", "Shopify-Shop-Domain": "example.myshopify.com",
+		"Shopify-Triggered-At": "2024-01-01T00:00:00Z",
+	},
+	amount:   []string{"data.order.totalReceivedSet.shopMoney.amount"},
+	currency: []string{"data.order.totalReceivedSet.shopMoney.currencyCode"},
 }
 
 // coinbaseCommerce wraps its event. Read: docs.cdp.coinbase.com/commerce.
