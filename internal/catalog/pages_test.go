@@ -200,7 +200,7 @@ func decide(t *testing.T, source *catalog.Source, b block) rules.Decision {
 	if b.again {
 		id = "evt_2" // or the event's own id could pass for the payment's
 	}
-	request, err := sender.Sign([]byte(tokens(t, source.Config, b.text)), id, now)
+	request, err := sender.Sign([]byte(b.text), id, now)
 	require.NoError(t, err)
 	for name, values := range b.header {
 		request.Header[name] = values
@@ -248,29 +248,6 @@ func signedBy(t *testing.T, src config.Source, key crypto.Signer) config.Source 
 	private := string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
 	src.Secrets = append(slices.Clone(src.Secrets), config.NewSecret(private))
 	return src
-}
-
-// tokens writes what a page shows of Apple's signed information as the tokens
-// that it comes in.
-func tokens(t *testing.T, src config.Source, text string) string {
-	t.Helper()
-	if src.Provider.Value != "apple" {
-		return text
-	}
-	var payload map[string]any
-	require.NoError(t, json.Unmarshal([]byte(text), &payload))
-	data := payload["data"].(map[string]any)
-	for _, name := range []string{"signedTransactionInfo", "signedRenewalInfo"} {
-		if shown, ok := data[name]; ok {
-			inner, err := json.Marshal(shown)
-			require.NoError(t, err)
-			raw := base64.RawURLEncoding
-			data[name] = raw.EncodeToString([]byte(`{"alg":"ES256"}`)) + "." + raw.EncodeToString(inner) + "." + raw.EncodeToString(make([]byte, 64))
-		}
-	}
-	signed, err := json.Marshal(payload)
-	require.NoError(t, err)
-	return string(signed)
 }
 
 // variable is a reference to the environment.
