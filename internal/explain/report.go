@@ -63,6 +63,7 @@ func Explain(ctx context.Context, cat *catalog.Catalog, name string, c *Captured
 		r.Handshake, r.Answer = true, ack
 		return r
 	}
+	r.Request.Body = c.Body
 	if !r.open(c, cat.Config.Receiver.MaxBody) {
 		return r
 	}

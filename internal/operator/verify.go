@@ -48,7 +48,7 @@ type Verified struct {
 	Bytes     int             `json:"bytes"`
 	SHA256    string          `json:"sha256"`
 	Notes     []string        `json:"notes,omitempty"`
-	Steps     []VerifiedStep  `json:"steps"`
+	Steps     []VerifiedStep  `json:"steps,omitempty"`
 	Causes    []VerifiedCause `json:"causes,omitempty"`
 	Hints     []string        `json:"hints,omitempty"`
 	Tried     int             `json:"tried,omitempty"`

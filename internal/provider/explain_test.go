@@ -195,6 +195,25 @@ func TestStepsOfAVerification(t *testing.T) {
 	}
 }
 
+// What is expected is the signature that the sender makes.
+func TestTheExpectedSignatureIsTheSenders(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"stripe", "github", "shopify", "standard-webhooks", "hubspot-v1", "twilio", "mercado-pago"} {
+		src := sourceOf(t, name)
+		s := mustNew(t, src)
+		req, err := s.Sign(sampleOf(s, "evt_1"), "evt_1", now)
+		require.NoError(t, err)
+		steps := explained(t, s, src, req, now).Steps
+		last := steps[len(steps)-1]
+		require.Equal(t, Right, last.Verdict, name)
+		found := false
+		for _, values := range req.Header {
+			found = found || strings.Contains(values[0], last.Expected)
+		}
+		require.True(t, found && len(last.Expected) > 20, "%s expects %q", name, last.Expected)
+	}
+}
+
 // Explaining is a thing of its own: to verify costs what it cost before.
 func TestVerifyRecordsNothing(t *testing.T) {
 	s := stripeSource(t, "whsec_of_stripe")
