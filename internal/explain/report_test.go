@@ -165,3 +165,19 @@ func TestNoCauseIsMadeUp(t *testing.T) {
 		require.Empty(t, r.Causes, name)
 	}
 }
+
+// Indenting a document costs the square of its depth: a deep one is not indented.
+func TestADeepBodyIsExplainedInTime(t *testing.T) {
+	t.Parallel()
+	req := sign("github", plain)
+	req.Body = []byte(strings.Repeat("[", 9000) + "1" + strings.Repeat("]", 9000))
+	r := explain.Explain(t.Context(), shared(), "github", captured(t, wire(req, "/webhooks/github")), now)
+	require.Empty(t, r.Causes)
+	shallow := explain.Explain(t.Context(), shared(), "github", captured(t, wire(withBody(req, "[[1]]"), "/webhooks/github")), now)
+	require.Less(t, r.Tried, shallow.Tried)
+}
+
+func withBody(req provider.Request, text string) provider.Request {
+	req.Body = []byte(text)
+	return req
+}

@@ -20,7 +20,7 @@ func rewritten(data []byte) []change {
 		return nil
 	}
 	has := traits{}
-	has.look(root)
+	has.look(root, 1)
 	var list []change
 	for _, s := range styles(has) {
 		text := s.write(nil, root, "\n")
@@ -52,7 +52,9 @@ var layouts = [...]layout{
 func styles(has traits) []style {
 	list := make([]style, 0, len(layouts))
 	for _, l := range layouts {
-		list = append(list, style{layout: l})
+		if l.indent == "" || !has.deep {
+			list = append(list, style{layout: l})
+		}
 	}
 	for _, t := range [...]struct {
 		has bool
@@ -91,19 +93,24 @@ func (s style) String() string {
 }
 
 // traits are what makes encoders differ.
-type traits struct{ slash, foreign, html, unordered bool }
+type traits struct{ slash, foreign, html, unordered, deep bool }
 
-func (t *traits) look(value any) {
+// maxIndented is how deep a document may be that is tried with indentation, which
+// grows with the square of the depth.
+const maxIndented = 64
+
+func (t *traits) look(value any, depth int) {
+	t.deep = t.deep || depth > maxIndented
 	switch v := value.(type) {
 	case object:
 		for i, m := range v {
-			t.look(m.name)
-			t.look(m.value)
+			t.look(m.name, depth)
+			t.look(m.value, depth+1)
 			t.unordered = t.unordered || i > 0 && v[i-1].name > m.name
 		}
 	case []any:
 		for _, item := range v {
-			t.look(item)
+			t.look(item, depth+1)
 		}
 	case string:
 		t.slash = t.slash || strings.Contains(v, "/")
