@@ -63,6 +63,10 @@ func TestRoot(t *testing.T) {
 			"replay --from-seq 1 --rate 0":            "--rate must be from 1",
 			"replay --from-seq 1":                     "name the file with --config",
 			"replay 5":                                "unknown command",
+			"provider show":                           "argument NAME is missing",
+			"provider show strpie":                    `provider "strpie" is unknown; did you mean "stripe"?`,
+			"provider show acme":                      "provider list` shows those there are",
+			"provider list x":                         "unknown command",
 		} {
 			_, err := call(t, strings.Fields(line)...)
 			require.ErrorContains(t, err, text, line)

@@ -51,7 +51,7 @@ type Kind struct {
 // place: rules read body.message.data.orderId though data is base64.
 type Inner struct {
 	// Path leads to the member, through objects; it is never empty. Where the
-	// member is absent or null, nothing is done.
+	// member is absent or null, nothing is done, unless it is Required.
 	Path []string
 	// Open turns the text into the document's bytes, given the members beside
 	// it: Base64Std.Open, OpenToken, OpenResource(keys...). Nil is the text itself.
@@ -61,6 +61,8 @@ type Inner struct {
 	// Whole makes the document the body, in place of all around it, so that a
 	// rule need not know how an event was wrapped. Such an Inner is the last.
 	Whole bool
+	// Required makes a body without the member malformed.
+	Required bool
 }
 
 // View returns the body that rules read, made of the values of jsondoc.Scan,
@@ -97,6 +99,8 @@ func (k *Kind) whole(contentType string, data []byte) (any, error) {
 		switch {
 		case err != nil:
 			return nil, fmt.Errorf("read %q: %w", in.Path, err)
+		case around == nil && in.Required:
+			return nil, fmt.Errorf("%w: there is no %q", ErrSyntax, in.Path)
 		case around == nil:
 		case in.Whole:
 			doc = inner

@@ -81,6 +81,19 @@ func TestView(t *testing.T) {
 		require.Equal(t, map[string]any{"load": "1"}, doc)
 	})
 
+	t.Run("an inner document can be required", func(t *testing.T) {
+		github := &body.Kind{Format: body.FormatForm, Inner: []body.Inner{{Path: []string{"payload"}, Whole: true, Required: true}}}
+		doc, err := body.View(github, "", all["V07"].Body, everything)
+		require.NoError(t, err)
+		require.Equal(t, map[string]any{"yo": true}, doc)
+		for _, data := range []string{"load=1", "", "hello"} {
+			for _, keep := range []*jsondoc.Paths{everything, nil} { // acceptance does not depend on keep
+				_, err = body.View(github, "", []byte(data), keep)
+				require.ErrorIs(t, err, body.ErrSyntax, data)
+			}
+		}
+	})
+
 	t.Run("case 81: the bytes tell their format", func(t *testing.T) {
 		for data, format := range map[string]body.Format{
 			"\xEF\xBB\xBF {}": body.FormatJSON, "\r\n[]": body.FormatJSON, " <xml/>": body.FormatXML, "--B\r\n": body.FormatMultipart, "payload=%7B": body.FormatForm, "": body.FormatForm,

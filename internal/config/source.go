@@ -40,7 +40,7 @@ func sourceKeys(s *Source) keys {
 		"tolerance":       duration(&s.Tolerance, time.Second, 24*time.Hour),
 		"hmac":            hmac(&s.HMAC),
 		"url":             text(&s.URL),
-		"public_keys":     texts(&s.PublicKeys),
+		"public_keys":     publicKeys(&s.PublicKeys),
 		"verify_token":    verifyToken(&s.VerifyToken),
 		"audience":        text(&s.Audience),
 		"service_account": text(&s.ServiceAccount),
@@ -122,6 +122,21 @@ func texts(target *[]Text) field {
 	return field{read: func(r *reader, v value) {
 		r.list(v, maxPaths, func(item value) {
 			if t, ok := r.text(item, false); ok {
+				*target = append(*target, t)
+			}
+		})
+	}}
+}
+
+// publicKeys is texts that may stand in variables, as secrets do.
+func publicKeys(target *[]Text) field {
+	return field{read: func(r *reader, v value) {
+		r.list(v, maxPaths, func(item value) {
+			t, ok := r.text(item, false)
+			if !ok {
+				return
+			}
+			if t.Value, ok = r.expand(t, item.path); ok {
 				*target = append(*target, t)
 			}
 		})

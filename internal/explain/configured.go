@@ -134,6 +134,11 @@ func (q *inquiry) settings() []Cause {
 	return nil
 }
 
+// takes reports whether a source of this provider may have a key.
+func takes(known provider.Description, key string) bool {
+	return slices.ContainsFunc(known.Settings, func(s provider.Setting) bool { return s.Key == key })
+}
+
 // providers tries the secrets with the scheme of every other provider.
 func (q *inquiry) providers() []Cause {
 	have := q.src.Config
@@ -143,10 +148,10 @@ func (q *inquiry) providers() []Cause {
 		}
 		known, _ := provider.Describe(name)
 		src := config.Source{Name: have.Name, Provider: config.Text{Value: name}, Secrets: have.Secrets, Mode: have.Mode}
-		if slices.Contains(known.Settings, "url") {
+		if takes(known, "url") {
 			src.URL = have.URL
 		}
-		if slices.Contains(known.Settings, "public_keys") {
+		if takes(known, "public_keys") {
 			src.PublicKeys = have.PublicKeys
 		}
 		if len(known.ID) == 0 && !known.Hint {

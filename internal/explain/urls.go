@@ -17,7 +17,7 @@ const maxURLs = 2048
 // urls looks for another address than url: has, where the provider signs it.
 func (q *inquiry) urls() []Cause {
 	known, _ := provider.Describe(q.src.Config.Provider.Value)
-	if !slices.Contains(known.Settings, "url") {
+	if !takes(known, "url") {
 		return nil
 	}
 	for _, address := range q.addresses() {

@@ -10,7 +10,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -18,6 +17,7 @@ import (
 	"github.com/onceledger/onceledger/internal/catalog"
 	"github.com/onceledger/onceledger/internal/exit"
 	"github.com/onceledger/onceledger/internal/provider"
+	"github.com/onceledger/onceledger/pkg/dlq"
 )
 
 const (
@@ -30,9 +30,10 @@ const (
 // Sending says what to send and where.
 type Sending struct {
 	Source string
-	// Body is a file with the body, "-" for standard input; empty makes a Sample.
-	Body   string
-	Sample Sample
+	// Body is a file with the body, "-" for standard input; empty makes the Sample.
+	Body string
+	// Sample is what a made-up event is to hold; At is set here.
+	Sample provider.Sample
 	// URL of the receiver; empty takes the stack's or the configuration's.
 	URL string
 	// Repeat is how often the same bytes are sent, at least once.
@@ -96,29 +97,15 @@ func Send(ctx context.Context, s *Session, in io.Reader, sending Sending) error 
 	}
 	switch {
 	case s.JSON:
+	case as.Fault == string(dlq.NeedsFetch):
+		fmt.Fprintf(s.Out, "\nit says what to look up and no more (%s): without fetch: in its source it will be parked: %s dlq list --source %s%s\n",
+			as.Fault, s.command(), sending.Source, s.where())
 	case event.key == "":
 		fmt.Fprintf(s.Out, "\nits id cannot be read (%s), so it will be parked: %s dlq list --source %s%s\n", as.Fault, s.command(), sending.Source, s.where())
 	default:
 		fmt.Fprintf(s.Out, "\nwhat became of it: %s event show %s %s%s\n", s.command(), sending.Source, printable(event.key), s.where())
 	}
 	return nil
-}
-
-// event makes the event to send: a file's bytes, or a sample.
-func (sending *Sending) event(in io.Reader, src *catalog.Source) (*sampled, error) {
-	event, err := sending.Sample.build(src, time.Now())
-	if err != nil || sending.Body == "" {
-		return event, err
-	}
-	if sending.Body == "-" {
-		event.body, err = io.ReadAll(in)
-	} else {
-		event.body, err = os.ReadFile(sending.Body)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read body: %w", err)
-	}
-	return event, nil
 }
 
 // target is the source's webhook address.
@@ -161,9 +148,7 @@ func sign(src *catalog.Source, event *sampled) (provider.Request, error) {
 	if err != nil {
 		return provider.Request{}, err
 	}
-	for name, value := range event.header {
-		request.Header.Set(name, value)
-	}
+	maps.Copy(request.Header, event.header)
 	return request, nil
 }
 

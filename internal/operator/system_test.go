@@ -73,6 +73,7 @@ sources:
     provider: standard-webhooks
     secret: whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw
     mode: live
+  xml: {provider: wechatpay-v2, secret: key-of-the-merchant}
 `
 
 // system is one test's share of the stack: a schema of its own and empty
@@ -249,8 +250,8 @@ func event(id, typ, body string) *envelope.Event {
 	return &envelope.Event{Source: "shop", ID: id, Type: typ, Time: time.Unix(1_700_000_000, 0), ContentType: "application/json", Data: []byte(body)}
 }
 
-// receiver answers like one: it verifies and counts.
-func receiver(t *testing.T, cat *catalog.Catalog, got func(*envelope.Event)) *httptest.Server {
+// standIn answers like a receiver: it verifies and counts.
+func standIn(t *testing.T, cat *catalog.Catalog, got func(*envelope.Event)) *httptest.Server {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var body bytes.Buffer

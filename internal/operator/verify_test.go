@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -94,18 +95,24 @@ func (v *verifying) run(asJSON bool, source, request, at string) (string, error)
 	return out.String(), err
 }
 
+// tried is how many changes were tried, which every new provider adds to.
+var tried = regexp.MustCompile(`("tried":|none of )\d+`)
+
 func TestVerifyExplains(t *testing.T) {
 	t.Parallel()
 	v := newVerifying(t)
 	body := `{"id":"evt_1","type":"charge.succeeded","livemode":true,"created":1777629600,"name":"Zoë"}`
+	batch := `{"live":"true","notificationItems":[` +
+		`{"NotificationRequestItem":{"eventCode":"AUTHORISATION","pspReference":"P1","merchantAccountCode":"Shop","success":"true"}},` +
+		`{"NotificationRequestItem":{"eventCode":"AUTHORISATION","merchantAccountCode":"Shop"}}]}`
 	at := signedAt.Add(3 * time.Second).Format(time.RFC3339)
 	for name, row := range map[string]struct{ source, request, at, err string }{
 		"verify_passes":    {"stripe", v.request("stripe", body), at, ""},
 		"verify_newline":   {"stripe", v.request("stripe", body) + "\n", at, "source stripe refuses this request"},
 		"verify_late":      {"stripe", v.request("stripe", body), signedAt.Add(time.Hour).Format(time.RFC3339), "source stripe refuses this request"},
 		"verify_source":    {"sandbox", v.request("stripe", body), at, "source sandbox refuses this request"},
-		"verify_batch":     {"adyen", v.request("adyen", ""), at, ""},
-		"verify_hint":      {"flutterwave", v.request("flutterwave", ""), at, ""},
+		"verify_batch":     {"adyen", v.request("adyen", batch), at, ""},
+		"verify_hint":      {"flutterwave", v.request("flutterwave", `{"event":"charge.completed","data":{"id":1}}`), at, ""},
 		"verify_handshake": {"meta", "GET /webhooks/meta?hub.mode=subscribe&hub.verify_token=token-of-meta&hub.challenge=42 HTTP/1.1\n\n", at, ""},
 		"verify_unknown":   {"pages", "POST /webhooks/pages HTTP/1.1\nContent-Length: 50\nX-Hub-Signature-256: sha256=00\n\n\x1b[2J{\"a\":1}", at, "source pages refuses this request"},
 		"verify_method":    {"pages", "PUT /webhooks/pages HTTP/1.1\n\n{}", at, "source pages refuses this request"},
@@ -113,7 +120,7 @@ func TestVerifyExplains(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for suffix, asJSON := range map[string]bool{".txt": false, ".json": true} {
 				out, err := v.run(asJSON, row.source, row.request, row.at)
-				compare(t, name+suffix, out)
+				compare(t, name+suffix, tried.ReplaceAllString(out, "${1}N"))
 				if row.err == "" {
 					require.NoError(t, err)
 				} else {

@@ -2,7 +2,6 @@ package provider
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
@@ -22,6 +21,8 @@ import (
 // docs.adyen.com/development-resources/webhooks and its libraries.
 var adyen = preset{
 	name:     "adyen",
+	signed:   "HMAC-SHA256, base64, hmacSignature of each item, over eight of its fields",
+	secret:   "the HMAC key in hex, as the Customer Area shows it",
 	scheme:   adyenScheme,
 	batch:    adyenList,
 	id:       []string{"body:NotificationRequestItem.eventCode", "body:NotificationRequestItem.pspReference", "body:NotificationRequestItem.success?"},
@@ -35,14 +36,18 @@ var adyen = preset{
 	},
 	ack: plainAck(http.StatusAccepted, "[accepted]"),
 	sample: `{"live":"true","notificationItems":[{"NotificationRequestItem":{"eventCode":"AUTHORISATION","pspReference":"{id}",` +
-		`"merchantAccountCode":"Shop","merchantReference":"order-1","amount":{"currency":"EUR","value":1000},"success":"true",` +
+		`"merchantAccountCode":"Shop","merchantReference":"order-{id}","amount":{"currency":"EUR","value":1000},"success":"true",` +
 		`"eventDate":"2024-01-01T00:00:00+00:00"}}]}`,
+	amount:   []string{"NotificationRequestItem.amount.value"},
+	currency: []string{"NotificationRequestItem.amount.currency"},
 }
 
 // adyenPlatform is banking and marketplaces: the whole body is signed. An object
 // has one id through all of its changes, so its state is part of the key.
 var adyenPlatform = preset{
 	name:        "adyen-platform",
+	signed:      "HMAC-SHA256, base64, header HmacSignature, over the body",
+	secret:      "the HMAC key in hex, as the Customer Area shows it",
 	scheme:      mac{header: "HmacSignature", encoding: base64Text, key: hexKey}.scheme,
 	id:          []string{"body:type", "body:data.id,data.accountHolder.id,data.balanceAccount.id", "body:data.sequenceNumber?", "body:data.status?", "body:timestamp?"},
 	typ:         []string{"body:type"},
@@ -53,6 +58,8 @@ var adyenPlatform = preset{
 	ack:         plainAck(http.StatusAccepted, "[accepted]"),
 	sample: `{"environment":"live","type":"balancePlatform.transfer.updated","timestamp":"2024-01-01T00:00:00Z",` +
 		`"data":{"id":"{id}","balancePlatform":"P1","status":"booked","sequenceNumber":2,"amount":{"currency":"EUR","value":1000}}}`,
+	amount:   []string{"data.amount.value"},
+	currency: []string{"data.amount.currency"},
 }
 
 const (
@@ -162,48 +169,35 @@ func adyenText(doc any) ([]byte, error) {
 
 // sign writes each item's signature into its additionalData.
 func (s *adyenItems) sign(req *Request, _ string, _ time.Time) error {
-	var batch map[string]json.RawMessage
-	var items []map[string]map[string]json.RawMessage
-	if err := json.Unmarshal(req.Body, &batch); err != nil {
+	doc, err := decodeJSON(string(req.Body))
+	if err != nil {
 		return err
 	}
-	if err := json.Unmarshal(batch[adyenList], &items); err != nil {
-		return err
+	list, _ := jsondoc.Lookup(doc, adyenList)
+	items, ok := list.([]any)
+	if !ok {
+		return fmt.Errorf("the body has no list %s", adyenList)
 	}
 	hasher := s.keys[0].Get().(*hasher)
 	defer s.keys[0].Put(hasher)
-	for _, wrapped := range items {
-		data, err := json.Marshal(wrapped)
+	for i := range items {
+		item, err := encodeJSON(items[i])
 		if err != nil {
 			return err
 		}
-		doc, err := jsondoc.Scan(data, adyenPaths)
+		fields, err := jsondoc.Scan(item, adyenPaths)
 		if err != nil {
 			return err
 		}
-		text, err := adyenText(doc)
+		text, err := adyenText(fields)
 		if err != nil {
 			return err
 		}
-		additional := map[string]json.RawMessage{}
-		if raw, ok := wrapped[adyenItem]["additionalData"]; ok {
-			if err := json.Unmarshal(raw, &additional); err != nil {
-				return err
-			}
-		}
-		value, _ := json.Marshal(base64Text.encode(hasher.sum(template{bodyPart}, &signed{body: text})))
-		additional[adyenSign] = value
-		if wrapped[adyenItem] == nil {
-			return fmt.Errorf("an item has no %s", adyenItem)
-		}
-		if wrapped[adyenItem]["additionalData"], err = json.Marshal(additional); err != nil {
+		signature := base64Text.encode(hasher.sum(template{bodyPart}, &signed{body: text}))
+		if items[i], err = put(items[i], adyenSignature, signature); err != nil {
 			return err
 		}
 	}
-	var err error
-	if batch[adyenList], err = json.Marshal(items); err != nil {
-		return err
-	}
-	req.Body, err = json.Marshal(batch)
+	req.Body, err = encodeJSON(doc)
 	return err
 }

@@ -12,6 +12,7 @@ import (
 	"encoding/asn1"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"math/big"
 	"time"
 
@@ -27,6 +28,8 @@ import (
 // Read: developer.apple.com, app-store-server-library-python.
 var apple = preset{
 	name:   "apple",
+	signed: "JWS with ES256, in signedPayload, by a certificate that leads to Apple's root",
+	secret: "none; public_keys has Apple Root CA - G3 of apple.com/certificateauthority, audience the bundle id",
 	scheme: appleScheme,
 	uses:   usesKeys | usesAudience,
 	kind: body.Kind{Inner: []body.Inner{{
@@ -39,7 +42,7 @@ var apple = preset{
 	typ:      []string{"body:signedPayload.notificationType", "body:signedPayload.subtype"},
 	account:  "body:signedPayload.data.bundleId,signedPayload.summary.bundleId",
 	live:     "body:signedPayload.data.environment,signedPayload.summary.environment,signedPayload.environment",
-	modes:    map[string]string{"Production": live, "Sandbox": test, "Xcode": test, "LocalTesting": test},
+	modes:    []word{{"Production", live}, {"Sandbox", test}, {"Xcode", test}, {"LocalTesting", test}},
 	occurred: "body:signedPayload.signedDate",
 	fingerprint: []string{
 		"signedPayload.notificationType", "signedPayload.subtype", "signedPayload.data.bundleId", "signedPayload.data.environment",
@@ -47,8 +50,11 @@ var apple = preset{
 		"signedPayload.data.signedTransactionInfo.productId", "signedPayload.data.signedTransactionInfo.price",
 		"signedPayload.data.signedTransactionInfo.currency", "signedPayload.data.signedTransactionInfo.revocationDate",
 	},
-	sample: `{"notificationType":"ONE_TIME_CHARGE","notificationUUID":"{id}","version":"2.0","signedDate":1700000000000,` +
-		`"data":{"bundleId":"com.example","environment":"Production"}}`,
+	sample: `{"signedPayload":{"notificationType":"SUBSCRIBED","subtype":"INITIAL_BUY","notificationUUID":"{id}","version":"2.0","signedDate":1700000000000,` +
+		`"data":{"bundleId":"{audience}","environment":"Production","signedTransactionInfo":{"transactionId":"{number}","originalTransactionId":"{number}",` +
+		`"bundleId":"{audience}","productId":"gems.100","price":9990,"currency":"USD"}}}}`,
+	amount:   []string{"signedPayload.data.signedTransactionInfo.price"},
+	currency: []string{"signedPayload.data.signedTransactionInfo.currency"},
 }
 
 type appleToken struct {
@@ -122,11 +128,15 @@ var bundlePaths = [][]string{
 
 var appleBundles = jsondoc.NewPaths(bundlePaths...)
 
-// sign makes a token of the payload, with a chain that leads to the source's
-// own root; secrets must hold the root's private key.
+var errNoRoot = errors.New("only Apple can sign for its root; to try this source, put a root certificate of your own " +
+	"under public_keys and its private key (ECDSA, as PEM) under secrets, and take both out again")
+
+// sign makes tokens of what stands open in signedPayload and within it, with a
+// chain that leads to the source's own root; secrets must hold the root's
+// private key. What is a token already stays as it is.
 func (s *appleToken) sign(req *Request, _ string, now time.Time) error {
 	if s.root == nil {
-		return errUnsigned
+		return errNoRoot
 	}
 	middle, middleKey, err := issue(s.chain.Roots[0], s.root, body.AppleIntermediate, true, now)
 	if err != nil {
@@ -142,18 +152,30 @@ func (s *appleToken) sign(req *Request, _ string, now time.Time) error {
 	if err != nil {
 		return err
 	}
+	seal := func(open json.RawMessage) (any, error) { return appleSign(leafKey, header, open) }
+	for _, path := range [][]string{
+		{"signedPayload", "data", "signedTransactionInfo"}, {"signedPayload", "data", "signedRenewalInfo"}, {"signedPayload"},
+	} {
+		if req.Body, err = sealed(req.Body, seal, path...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// appleSign returns the token of payload.
+func appleSign(key *ecdsa.PrivateKey, header, payload []byte) (string, error) {
 	raw := base64.RawURLEncoding
-	text := raw.EncodeToString(header) + "." + raw.EncodeToString(req.Body)
+	text := raw.EncodeToString(header) + "." + raw.EncodeToString(payload)
 	digest := sha256.Sum256([]byte(text))
-	r, t, err := ecdsa.Sign(rand.Reader, leafKey, digest[:])
+	r, s, err := ecdsa.Sign(rand.Reader, key, digest[:])
 	if err != nil {
-		return err
+		return "", err
 	}
 	var signature [64]byte
 	r.FillBytes(signature[:32])
-	t.FillBytes(signature[32:])
-	req.Body, err = json.Marshal(map[string]string{"signedPayload": text + "." + raw.EncodeToString(signature[:])})
-	return err
+	s.FillBytes(signature[32:])
+	return text + "." + raw.EncodeToString(signature[:]), nil
 }
 
 // issue makes a certificate with a mark of Apple's, valid for the day around now.

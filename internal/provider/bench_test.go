@@ -24,7 +24,7 @@ func BenchmarkRequest(b *testing.B) {
 	ctx := context.Background()
 	for _, name := range Names() {
 		s := mustNew(b, sourceOf(b, name))
-		req, err := s.Sign(kibibyte(sampleOf(s, "evt_1")), "evt_1", now)
+		req, err := s.Sign(kibibyte(s.Sample("evt_1")), "evt_1", now)
 		require.NoError(b, err)
 		b.Run(name+"/verify", func(b *testing.B) {
 			b.ReportAllocs()

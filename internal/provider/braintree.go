@@ -20,6 +20,8 @@ import (
 // braintree-go.
 var braintree = preset{
 	name:   "braintree",
+	signed: "HMAC-SHA1, hex, form field bt_signature, over bt_payload",
+	secret: "public_key:private_key",
 	scheme: braintreeScheme,
 	kind: body.Kind{Format: body.FormatForm, Inner: []body.Inner{{
 		Path: []string{"bt_payload"}, Open: body.Base64Lines.Open, Kind: body.Kind{Format: body.FormatXML},

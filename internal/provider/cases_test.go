@@ -136,7 +136,7 @@ func TestAppleTokensAreForOneApp(t *testing.T) {
 	require.NoError(t, s.Verify(t.Context(), v60.request(t), now))
 	require.Equal(t, "no_event_id", s.Events(v60.request(t), now)[0].Fault, "a transaction, and no notification")
 	own := mustNew(t, sourceOf(t, "apple"))
-	nobodys, err := own.Sign([]byte(`{"notificationUUID":"a"}`), "", now)
+	nobodys, err := own.Sign([]byte(`{"signedPayload":{"notificationUUID":"a"}}`), "", now)
 	require.NoError(t, err)
 	require.ErrorIs(t, own.Verify(t.Context(), nobodys, now), ErrSignature, "it is for no app")
 	require.ErrorIs(t, s.Verify(t.Context(), v57.request(t), now.AddDate(10, 0, 0)), ErrSignature, "its certificates are over")
@@ -368,7 +368,7 @@ func TestHandshakesAreAnswered(t *testing.T) {
 	// Events are no handshakes, and neither are the requests of other providers.
 	for _, name := range Names() {
 		s := mustNew(t, sourceOf(t, name))
-		req := mustSign(t, s, string(sampleOf(s, "1")), "1")
+		req := mustSign(t, s, string(s.Sample("1")), "1")
 		for _, verified := range []bool{false, true} {
 			_, ok := s.Handshake(req, verified)
 			require.False(t, ok, name)

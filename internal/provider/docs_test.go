@@ -19,11 +19,12 @@ func TestTheTableOfProvidersIsTheirData(t *testing.T) {
 	t.Parallel()
 	const begin, end = "<!-- presets -->\n", "<!-- /presets -->\n"
 	var table strings.Builder
-	table.WriteString("\n| provider | beside `secrets` | events | event id | clock | stored | bad signature |\n|---|---|---|---|---|---|---|\n")
+	table.WriteString("\n| provider | signature | beside `secrets` | events | event id | clock | stored | bad signature |\n|---|---|---|---|---|---|---|---|\n")
 	for _, name := range Names() {
 		d, ok := Describe(name)
 		require.True(t, ok)
-		fmt.Fprintf(&table, "| `%s` | %s | %s | %s | %s | %s | %s |\n", d.Name, code(d.Settings), events(d), id(d), tolerated(d), answered(d.Ack), answered(d.Reject))
+		fmt.Fprintf(&table, "| `%s` | %s | %s | %s | %s | %s | %s | %s |\n",
+			d.Name, strings.ReplaceAll(d.Scheme, "|", `\|`), settingKeys(d), events(d), id(d), tolerated(d), answered(d.Ack), answered(d.Reject))
 	}
 	table.WriteString("\n")
 
@@ -51,6 +52,16 @@ func code(words []string) string {
 		words[i] = "`" + word + "`"
 	}
 	return strings.Join(words, ", ")
+}
+
+func settingKeys(d Description) string {
+	var keys []string
+	for _, s := range d.Settings {
+		if s.Key != "secrets" && s.Key != "id" { // which have columns of their own
+			keys = append(keys, s.Key)
+		}
+	}
+	return code(keys)
 }
 
 func events(d Description) string {

@@ -212,16 +212,25 @@ func (r *reading) join(places []locator, limit int) string {
 
 // mode reads a flag or a word; whatever is neither is no mode. words are the
 // provider's own.
-func (r *reading) mode(l locator, words map[string]string) string {
+func (r *reading) mode(l locator, words []word) string {
 	if !l.set() {
 		return ""
 	}
-	value := r.find(l)
+	return modeOf(r.find(l), words)
+}
+
+func modeOf(value any, words []word) string {
 	if words != nil {
+		text := scalar(value)
 		if flag, ok := value.(bool); ok {
-			return words[strconv.FormatBool(flag)]
+			text = strconv.FormatBool(flag)
 		}
-		return words[scalar(value)]
+		for _, w := range words {
+			if w.text == text {
+				return w.mode
+			}
+		}
+		return ""
 	}
 	switch value {
 	case true, "true", live:

@@ -186,8 +186,9 @@ func TestGitHubEvent(t *testing.T) {
 	}, event.Header)
 
 	require.Equal(t, "issues", read(t, s, h, `{"zen":"x"}`).Type)
-	require.Equal(t, "bad_json", read(t, s, h, `payload=%7B%7D`).Fault)
-	require.Equal(t, "issues", read(t, s, h, `payload=%7B%7D`).Type)
+	require.Equal(t, "issues.opened", read(t, s, h, `payload=%7B%22action%22%3A%22opened%22%7D`).Type)
+	require.Equal(t, "bad_json", read(t, s, h, `hello`).Fault)
+	require.Equal(t, "issues", read(t, s, h, `hello`).Type)
 
 	h.Add("X-GitHub-Delivery", "another")
 	require.Equal(t, "id_invalid", read(t, s, h, `{}`).Fault)

@@ -117,7 +117,7 @@ func TestExplainingIsVerifyingWhateverComes(t *testing.T) {
 			t.Parallel()
 			src := sourceOf(t, name)
 			s := mustNew(t, src)
-			good, err := s.Sign(sampleOf(s, "evt_1"), "evt_1", now)
+			good, err := s.Sign(s.Sample("evt_1"), "evt_1", now)
 			require.NoError(t, err)
 			require.NoError(t, explained(t, s, src, good, now).Err)
 			rapid.Check(t, func(t *rapid.T) {
@@ -201,7 +201,7 @@ func TestTheExpectedSignatureIsTheSenders(t *testing.T) {
 	for _, name := range []string{"stripe", "github", "shopify", "standard-webhooks", "hubspot-v1", "twilio", "mercado-pago"} {
 		src := sourceOf(t, name)
 		s := mustNew(t, src)
-		req, err := s.Sign(sampleOf(s, "evt_1"), "evt_1", now)
+		req, err := s.Sign(s.Sample("evt_1"), "evt_1", now)
 		require.NoError(t, err)
 		steps := explained(t, s, src, req, now).Steps
 		last := steps[len(steps)-1]

@@ -30,7 +30,15 @@ func TestEventsOfEachFamily(t *testing.T) {
 			`{"account_id":"acc_1","event":"payment.captured","created_at":1700000000}`, want{"acc_1/E1", "payment.captured", "acc_1", "", at}},
 		"shopify, by topic": {"shopify", http.Header{"X-Shopify-Event-Id": {"e"}, "X-Shopify-Topic": {"orders/paid"}, "X-Shopify-Shop-Domain": {"a.myshopify.com"}, "X-Shopify-Triggered-At": {"2023-11-14T22:13:20Z"}},
 			`{}`, want{"a.myshopify.com/e:orders/paid", "orders/paid", "a.myshopify.com", "", at}},
-		"shopify, older": {"shopify", http.Header{"X-Shopify-Webhook-Id": {"w"}}, `{}`, want{"w:", "", "", "", now.UTC()}},
+		"shopify events": {"shopify-events", http.Header{"Shopify-Webhook-Id": {"w"}, "Shopify-Topic": {"Order"}, "Shopify-Action": {"update"}, "Shopify-Shop-Domain": {"a.myshopify.com"}, "Shopify-Triggered-At": {"2023-11-14T22:13:20Z"}},
+			`{}`, want{"a.myshopify.com/w", "Order.update", "a.myshopify.com", "", at}},
+		"github, as a form": {"github", http.Header{"X-Github-Delivery": {"d"}, "X-Github-Event": {"sponsorship"}, "Content-Type": {"application/x-www-form-urlencoded"}},
+			"payload=%7B%22action%22%3A%22created%22%7D", want{"d", "sponsorship.created", "", "", now.UTC()}},
+		"github, a form without a payload": {"github", http.Header{"X-Github-Delivery": {"d"}, "X-Github-Event": {"push"}}, "action=created", want{"!bad_json", "push", "", "", now.UTC()}},
+		"github, a form with two":          {"github", http.Header{"X-Github-Delivery": {"d"}}, "payload={}&payload={}", want{"!ambiguous_json", "", "", "", now.UTC()}},
+		"github, a payload that is none":   {"github", http.Header{"X-Github-Delivery": {"d"}}, "payload=%7B", want{"!bad_json", "", "", "", now.UTC()}},
+		"github, with a name twice":        {"github", http.Header{"X-Github-Delivery": {"d"}}, `payload={"a":1,"a":2}`, want{"!ambiguous_json", "", "", "", now.UTC()}},
+		"shopify, older":                   {"shopify", http.Header{"X-Shopify-Webhook-Id": {"w"}}, `{}`, want{"w:", "", "", "", now.UTC()}},
 		"adyen": {"adyen", nil, `{"live":"false","notificationItems":[{"NotificationRequestItem":{"eventCode":"AUTHORISATION","pspReference":"P1",` +
 			`"success":"true","merchantAccountCode":"Shop","eventDate":"2023-11-14T23:13:20+01:00"}}]}`,
 			want{"test/Shop/AUTHORISATION:P1:true", "AUTHORISATION", "Shop", "test", at}},
@@ -161,6 +169,7 @@ func TestRulesSeeWhatIsInside(t *testing.T) {
 		"google-play":  {`{"message":{"data":"eyJhIjoxfQ=="}}`, []string{"message", "data", "a"}, int64(1)},
 		"braintree":    {"bt_payload=" + "PGE%2BMTwvYT4%3D", []string{"bt_payload", "a"}, "1"},
 		"twilio":       {`{"a":1}`, []string{"a"}, int64(1)},
+		"github":       {"payload=%7B%22a%22%3A1%7D", []string{"a"}, int64(1)},
 		"stripe":       {`{"a":1.5}`, []string{"a"}, jsondoc.Number("1.5")},
 	} {
 		s := mustNew(t, sourceOf(t, provider))

@@ -56,7 +56,7 @@ func fuzzFamily(f *testing.F, names ...string) {
 		contenders[i] = contender{mustNew(f, sourceOf(f, name)), mustNew(f, strangerOf(f, name))}
 		for _, id := range []string{"evt_1", "a.b/c"} {
 			s := contenders[i].source
-			req, err := s.Sign(sampleOf(s, id), id, now)
+			req, err := s.Sign(s.Sample(id), id, now)
 			require.NoError(f, err)
 			f.Add(uint8(i), req.Query, headerText(req.Header), req.Body)
 		}

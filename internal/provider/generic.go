@@ -14,9 +14,14 @@ import (
 // locators name are kept for the rules. Mind that a header is usually not
 // covered by the signature.
 var generic = preset{
-	name:   "hmac",
-	scheme: genericScheme,
-	uses:   usesHMAC,
+	name:     "hmac",
+	signed:   "a keyed hash, as the hmac: block says",
+	secret:   "the key that you and the sender share",
+	scheme:   genericScheme,
+	uses:     usesHMAC,
+	sample:   `{"amount":19.99,"currency":"EUR","asset":"EUR","user":"user_test","customer":"cus_test","payment_id":"pay_{id}","order_id":"ord_{id}"}`,
+	amount:   []string{"amount"},
+	currency: []string{"currency", "asset"},
 }
 
 var algorithms = map[string]func() hash.Hash{

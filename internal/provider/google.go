@@ -26,6 +26,8 @@ import (
 // 202 and 204 for an acknowledgement.
 var googlePlay = preset{
 	name:   "google-play",
+	signed: "JWT with RS256, header Authorization, over audience and account, nothing of the body",
+	secret: "none; audience and service_account are those of the push subscription, keys are fetched from Google unless public_keys has them",
 	scheme: googleScheme,
 	uses:   usesKeys | usesAudience | usesServiceAccount,
 	hint:   true,
@@ -38,8 +40,8 @@ var googlePlay = preset{
 	account:  "body:message.data.packageName",
 	occurred: "body:message.data.eventTimeMillis",
 	ack:      Ack{Status: http.StatusNoContent},
-	sample: `{"message":{"messageId":"{id}","data":"eyJ2ZXJzaW9uIjoiMS4wIiwicGFja2FnZU5hbWUiOiJjb20uZXhhbXBsZSIsImV2ZW50VGltZU1pbGxpcyI6IjE3MDAwMDAwMDAwMDAiLCJ` +
-		`vbmVUaW1lUHJvZHVjdE5vdGlmaWNhdGlvbiI6eyJub3RpZmljYXRpb25UeXBlIjoxfX0="},"subscription":"projects/p/subscriptions/s"}`,
+	sample: `{"message":{"messageId":"{id}","data":{"version":"1.0","packageName":"com.example","eventTimeMillis":"1700000000000",` +
+		`"oneTimeProductNotification":{"version":"1.0","notificationType":1,"purchaseToken":"{id}","sku":"gems.100"}}},"subscription":"projects/p/subscriptions/s"}`,
 }
 
 // googleIssuers are the two spellings of Google's.
@@ -129,13 +131,19 @@ func judge(err error) error {
 	}
 }
 
-// sign makes the token with a made-up key.
+// sign makes the token with a made-up key, and base64 of what stands open in
+// message.data.
 func (s *googleToken) sign(req *Request, _ string, now time.Time) error {
 	if s.given.private == nil {
 		return errUnsigned
 	}
 	if _, ok := s.given.private.(*rsa.PrivateKey); !ok {
 		return errors.New("the private key is not RSA")
+	}
+	var err error
+	wrap := func(open json.RawMessage) (any, error) { return base64.StdEncoding.EncodeToString(open), nil }
+	if req.Body, err = sealed(req.Body, wrap, "message", "data"); err != nil {
+		return err
 	}
 	claims, err := json.Marshal(map[string]any{
 		"iss": googleIssuers[0], "aud": s.bearer.Audience, "email": s.bearer.Email, "email_verified": true,

@@ -28,6 +28,8 @@ const queryToken = "token"
 // docs.mollie.com/overview/webhooks.
 var mollieClassic = preset{
 	name:        "mollie-classic",
+	signed:      "a token in the query of the registered URL, over nothing",
+	secret:      "a text of your own, at least as long as a password; register https://…/webhooks/NAME?token=THAT_TEXT",
 	scheme:      token{query: queryToken}.scheme,
 	hint:        true,
 	kind:        body.Kind{Format: body.FormatForm},
@@ -39,18 +41,22 @@ var mollieClassic = preset{
 // Read: developer.paypal.com IPN guide, spookylukey/django-paypal.
 var paypalIPN = preset{
 	name:        "paypal-ipn",
+	signed:      "a token in the query of the registered URL, over nothing",
+	secret:      "a text of your own, at least as long as a password; register https://…/webhooks/NAME?token=THAT_TEXT",
 	scheme:      token{query: queryToken}.scheme,
 	hint:        true,
 	kind:        body.Kind{Format: body.FormatForm, CharsetField: "charset"},
 	typ:         []string{"body:txn_type", "body:payment_status"},
 	account:     "body:receiver_id",
 	live:        "body:test_ipn",
-	modes:       map[string]string{"": live, "0": live, "1": test},
+	modes:       []word{{"", live}, {"0", live}, {"1", test}},
 	occurred:    "body:payment_date",
 	zone:        "Pacific",
 	contentType: "application/x-www-form-urlencoded",
 	sample: "txn_type=web_accept&payment_status=Completed&txn_id={id}&receiver_id=R1&mc_gross=19.95&mc_currency=USD&" +
 		"payment_date=20%3A12%3A59+Jan+13%2C+2024+PST&charset=UTF-8",
+	amount:   []string{"mc_gross"},
+	currency: []string{"mc_currency"},
 }
 
 // flutterwave repeats a fixed text; that the amount is the one that was ordered
@@ -58,22 +64,30 @@ var paypalIPN = preset{
 // newer flutterwave-signature header is not looked at.
 var flutterwave = preset{
 	name:     "flutterwave",
+	signed:   "a fixed text, header Verif-Hash, over nothing",
+	secret:   "the secret hash",
 	scheme:   token{header: "Verif-Hash"}.scheme,
 	hint:     true,
 	typ:      []string{"body:event"},
 	occurred: "body:data.created_at",
-	sample:   `{"event":"charge.completed","data":{"id":285959875,"tx_ref":"{id}","amount":100,"currency":"NGN","status":"successful","created_at":"2024-01-01T00:00:00.000Z"}}`,
+	sample:   `{"event":"charge.completed","data":{"id":{number},"tx_ref":"{id}","amount":100,"currency":"NGN","status":"successful","created_at":"2024-01-01T00:00:00.000Z"}}`,
+	amount:   []string{"data.amount"},
+	currency: []string{"data.currency"},
 }
 
 // chargebee authenticates with a user and a password, which say nothing of the
 // body. Read: chargebee docs.
 var chargebee = preset{
 	name:     "chargebee",
+	signed:   "user and password, header Authorization (Basic …), over nothing",
+	secret:   "user:password of the webhook's basic authentication",
 	scheme:   token{basic: true}.scheme,
 	hint:     true,
 	typ:      []string{"body:event_type"},
 	occurred: "body:occurred_at",
-	sample:   `{"id":"{id}","occurred_at":1700000000,"event_type":"payment_succeeded","content":{"transaction":{"id":"txn_1","amount":1000,"currency_code":"USD"}}}`,
+	sample:   `{"id":"{id}","occurred_at":1700000000,"event_type":"payment_succeeded","content":{"transaction":{"id":"txn_{id}","amount":1000,"currency_code":"USD"}}}`,
+	amount:   []string{"content.transaction.amount"},
+	currency: []string{"content.transaction.currency_code"},
 }
 
 // graph is Microsoft Graph: each notification repeats the clientState of its
@@ -81,6 +95,8 @@ var chargebee = preset{
 // graph change notifications.
 var graph = preset{
 	name:      "microsoft-graph",
+	signed:    "a fixed text, clientState of each item, over nothing",
+	secret:    "the clientState of the subscriptions",
 	scheme:    token{batch: "value", member: "clientState"}.scheme,
 	batch:     "value",
 	hint:      true,
@@ -97,6 +113,8 @@ var graph = preset{
 // #439 and #458, sdk-java#420.
 var mercadoPago = preset{
 	name:     "mercado-pago",
+	signed:   "HMAC-SHA256, hex, header X-Signature (v1=), over ids and time, nothing of the body",
+	secret:   "the webhook's secret signature",
 	scheme:   mercadoScheme,
 	hint:     true,
 	typ:      []string{"body:type", "body:action"},
@@ -104,7 +122,7 @@ var mercadoPago = preset{
 	live:     "body:live_mode",
 	occurred: "body:date_created",
 	keep:     []string{"X-Request-Id"},
-	sample:   `{"id":12345,"live_mode":true,"type":"payment","action":"payment.updated","user_id":44444,"date_created":"2024-01-01T00:00:00Z","data":{"id":"{id}"}}`,
+	sample:   `{"id":{number},"live_mode":true,"type":"payment","action":"payment.updated","user_id":44444,"date_created":"2024-01-01T00:00:00Z","data":{"id":"{id}"}}`,
 }
 
 const (

@@ -6,6 +6,8 @@ package provider
 // webhooks and whatsapp-api-js#290.
 var meta = preset{
 	name:      "meta",
+	signed:    "HMAC-SHA256, hex, header X-Hub-Signature-256 (sha256=), over the body",
+	secret:    "the app secret",
 	scheme:    mac{header: "X-Hub-Signature-256", prefix: "sha256="}.scheme,
 	uses:      usesToken,
 	batch:     "entry",

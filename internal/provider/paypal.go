@@ -20,6 +20,8 @@ import (
 // api/rest/webhooks, PayPal-Java-SDK.
 var paypal = preset{
 	name:     "paypal",
+	signed:   "RSA with SHA-256, base64, header Paypal-Transmission-Sig, over id|time|webhook_id|CRC-32 of the body",
+	secret:   "none; certificates are fetched from PayPal's hosts alone, of the sandbox with mode: test, unless public_keys has them",
 	scheme:   paypalScheme,
 	uses:     usesKeys | usesWebhookID,
 	id:       []string{"body:id"},
@@ -30,7 +32,9 @@ var paypal = preset{
 		"resource.invoice_id", "resource.seller_payable_breakdown", "resource.seller_receivable_breakdown",
 	},
 	sample: `{"id":"{id}","event_version":"1.0","create_time":"2024-01-01T00:00:00.000Z","resource_type":"capture","event_type":"PAYMENT.CAPTURE.COMPLETED",` +
-		`"resource":{"id":"cap-1","status":"COMPLETED","amount":{"value":"10.00","currency_code":"USD"}}}`,
+		`"resource":{"id":"cap_{id}","status":"COMPLETED","amount":{"value":"10.00","currency_code":"USD"}}}`,
+	amount:   []string{"resource.amount.value"},
+	currency: []string{"resource.amount.currency_code"},
 }
 
 const (

@@ -15,6 +15,9 @@ import (
 // event's bytes).
 type preset struct {
 	name string
+	// signed says in words how a request is signed: algorithm, encoding, where the
+	// signature stands, over what. secret says what stands under secrets.
+	signed, secret string
 	// scheme builds the signature scheme of a source, and reports its faults.
 	scheme func(src config.Source, f *faults) scheme
 	// uses says which optional settings the provider has.
@@ -46,7 +49,7 @@ type preset struct {
 	account, live, occurred string
 	// modes are the words of live, "" being its absence; nil: true and false,
 	// live and test.
-	modes map[string]string
+	modes []word
 	// zone is of times that have none.
 	zone string
 	// keep names the request headers that rules may read.
@@ -64,10 +67,19 @@ type preset struct {
 
 	// contentType is what the provider sends; empty: application/json.
 	contentType string
-	// sample is a body as the provider sends it, without its signature; {id}
-	// stands for the event id.
+	// sample is a body as rules see it: unsigned, and what is sealed in it open.
+	// {id} stands for the event id, {number} for one made of it, and {audience}
+	// for the source's.
 	sample string
+	// sampleHeader are the headers that come with it.
+	sampleHeader map[string]string
+	// amount and currency are where the sample keeps its own, each of them in as
+	// many members as the provider repeats it.
+	amount, currency []string
 }
+
+// word is what a provider calls a mode.
+type word struct{ text, mode string }
 
 // setting is a set of optional settings of a source.
 type setting uint
@@ -84,19 +96,29 @@ const (
 
 // settings are the optional settings, by the keys of the configuration.
 var settings = [...]struct {
-	uses  setting
-	key   string
-	given func(src config.Source) (pos config.Pos, given bool)
+	uses       setting
+	key, about string
+	given      func(src config.Source) (pos config.Pos, given bool)
 }{
-	{usesHMAC, "hmac", func(src config.Source) (config.Pos, bool) { return src.Pos, src.HMAC != nil }},
-	{usesURL, "url", func(src config.Source) (config.Pos, bool) { return src.URL.Pos, src.URL.Value != "" }},
-	{usesKeys, "public_keys", func(src config.Source) (config.Pos, bool) { return src.Pos, len(src.PublicKeys) > 0 }},
-	{usesToken, "verify_token", func(src config.Source) (config.Pos, bool) { return src.Pos, !src.VerifyToken.IsZero() }},
-	{usesAudience, "audience", func(src config.Source) (config.Pos, bool) { return src.Audience.Pos, src.Audience.Value != "" }},
-	{usesServiceAccount, "service_account", func(src config.Source) (config.Pos, bool) {
+	{usesHMAC, "hmac", "what the signature looks like", func(src config.Source) (config.Pos, bool) { return src.Pos, src.HMAC != nil }},
+	{usesURL, "url", "the address as it is registered with the provider, to the letter", func(src config.Source) (config.Pos, bool) {
+		return src.URL.Pos, src.URL.Value != ""
+	}},
+	{usesKeys, "public_keys", "what verifies: public keys or certificates, as PEM or base64", func(src config.Source) (config.Pos, bool) {
+		return src.Pos, len(src.PublicKeys) > 0
+	}},
+	{usesToken, "verify_token", "what you type where the webhook is registered", func(src config.Source) (config.Pos, bool) {
+		return src.Pos, !src.VerifyToken.IsZero()
+	}},
+	{usesAudience, "audience", "whom its tokens must be for", func(src config.Source) (config.Pos, bool) {
+		return src.Audience.Pos, src.Audience.Value != ""
+	}},
+	{usesServiceAccount, "service_account", "the e-mail address of the account that pushes", func(src config.Source) (config.Pos, bool) {
 		return src.ServiceAccount.Pos, src.ServiceAccount.Value != ""
 	}},
-	{usesWebhookID, "webhook_id", func(src config.Source) (config.Pos, bool) { return src.WebhookID.Pos, src.WebhookID.Value != "" }},
+	{usesWebhookID, "webhook_id", "the id that the provider shows for this endpoint", func(src config.Source) (config.Pos, bool) {
+		return src.WebhookID.Pos, src.WebhookID.Value != ""
+	}},
 }
 
 // checkSettings reports settings that the provider does not have: they would

@@ -6,7 +6,7 @@ var presets = table(
 	&generic, &standardWebhooks, // describe themselves
 	&stripe, &github,
 	// the body is signed
-	&razorpay, &shopify, &coinbaseCommerce, &gocardless, &woocommerce, &modernTreasury, &pusher,
+	&razorpay, &shopify, &shopifyEvents, &coinbaseCommerce, &gocardless, &woocommerce, &modernTreasury, &pusher,
 	&paystack, &lemonSqueezy, &mollie, &checkout, &tebex, &mailersend, &xsolla, &meta,
 	// and a time
 	&paddle, &slack, &zoom, &recurly, &paymongo,

@@ -59,6 +59,7 @@ type Source struct {
 	paths                   *jsondoc.Paths
 	kind                    body.Kind
 	zone                    *time.Location // of times without one
+	audience                string         // whom samples are for
 }
 
 // New returns the source that src describes, or all its faults. A source
@@ -82,7 +83,7 @@ func NewWith(src config.Source, o keyring.Options) (*Source, []config.Fault) {
 
 	s := &Source{
 		name: src.Name.Value, mode: cmp.Or(src.Mode, "live"), preset: p,
-		token: src.VerifyToken.Reveal(), kind: p.kind, zone: zones[p.zone],
+		token: src.VerifyToken.Reveal(), audience: src.Audience.Value, kind: p.kind, zone: zones[p.zone],
 	}
 	if p.inner != nil {
 		s.kind.Inner = append(slices.Clone(p.kind.Inner), p.inner(src)...)
@@ -118,28 +119,20 @@ func (s *Source) Verify(ctx context.Context, req Request, now time.Time) error {
 
 // Sign returns the request in which the provider would send body under this
 // event id: for trying a source, for tests and for the demo. It uses the first
-// secret that can sign and fails where none can. An id that stands in the body
-// is the caller's to put there.
+// secret that can sign and fails where none can. Of what the provider seals,
+// what stands open in body is sealed. An id that stands in the body is the
+// caller's to put there.
 func (s *Source) Sign(body []byte, id string, now time.Time) (Request, error) {
 	req := Post(http.Header{"Content-Type": {s.preset.contentType}}, body)
 	if err := s.scheme.sign(&req, id, now); err != nil {
 		return Request{}, fmt.Errorf("sign request of %s: %w", s.name, err)
 	}
 	for _, l := range s.id {
-		if len(l.headers) > 0 && req.Header.Get(l.headers[0]) == "" {
+		if len(l.headers) > 0 && !l.optional && req.Header.Get(l.headers[0]) == "" {
 			req.Header.Set(l.headers[0], id)
 		}
 	}
 	return req, nil
-}
-
-// Sample returns a body as the provider would send it under this event id,
-// without its signature; nil where only the source's owner knows.
-func (s *Source) Sample(id string) []byte {
-	if s.preset.sample == "" {
-		return nil
-	}
-	return []byte(strings.ReplaceAll(s.preset.sample, "{id}", id))
 }
 
 // Handshake returns the answer to a request that sets up an endpoint instead of

@@ -24,7 +24,8 @@ const (
 )
 
 // errUnsigned is what sign returns where the source only knows public keys.
-var errUnsigned = errors.New("a public key cannot sign; add the private key that belongs to it under secrets")
+var errUnsigned = errors.New("only the provider can sign for its public key; to try this source, put a private key of your own " +
+	"(RSA or ECDSA, as PEM) under secrets, and take it out again")
 
 // scheme is one way to sign requests.
 type scheme interface {

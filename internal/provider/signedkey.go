@@ -18,6 +18,8 @@ import (
 // the event is known by its subscription, its object, its state and its time.
 var wise = preset{
 	name:   "wise",
+	signed: "RSA with SHA-256, base64, header X-Signature-SHA256, over the body",
+	secret: "none; public_keys has the key that Wise publishes, one for production and one for the sandbox",
 	scheme: public{header: "X-Signature-SHA256", content: template{bodyPart}}.scheme,
 	uses:   usesKeys,
 	id: []string{
@@ -32,15 +34,17 @@ var wise = preset{
 		"event_type", "data.resource", "data.current_state", "data.previous_state", "data.occurred_at", "data.amount", "data.currency",
 		"data.transaction_type",
 	},
-	sample: `{"data":{"resource":{"id":49983981,"profile_id":16055450,"account_id":14124090,"type":"transfer"},"current_state":"processing",` +
-		`"previous_state":null,"occurred_at":"2024-01-01T00:00:00Z"},"subscription_id":"{id}","event_type":"transfers#state-change",` +
-		`"schema_version":"2.0.0","sent_at":"2024-01-01T00:00:01Z"}`,
+	sample: `{"data":{"resource":{"id":{number},"profile_id":16055450,"account_id":14124090,"type":"transfer"},"current_state":"processing",` +
+		`"previous_state":null,"occurred_at":"2024-01-01T00:00:00Z"},"subscription_id":"01234567-89ab-cdef-0123-456789abcdef",` +
+		`"event_type":"transfers#state-change","schema_version":"2.0.0","sent_at":"2024-01-01T00:00:01Z"}`,
 }
 
 // sendgrid signs its time and the body to its last line break. Its libraries set
 // no limit to the time. Read: sendgrid-go.
 var sendgrid = preset{
-	name: "sendgrid",
+	name:   "sendgrid",
+	signed: "ECDSA with SHA-256, base64, header X-Twilio-Email-Event-Webhook-Signature, over time+body",
+	secret: "none; public_keys has the verification key, as it is shown",
 	scheme: public{
 		header: "X-Twilio-Email-Event-Webhook-Signature", timeHeader: "X-Twilio-Email-Event-Webhook-Timestamp",
 		content: mustTemplate("{timestamp}{body}"),

@@ -9,7 +9,9 @@ import "time"
 // anew. A replay has another notification_id and the same event_id. Read:
 // developer.paddle.com/webhooks and its SDKs.
 var paddle = preset{
-	name: "paddle",
+	name:   "paddle",
+	signed: "HMAC-SHA256, hex, header Paddle-Signature (h1=), over time:body",
+	secret: "the secret key of the notification destination",
 	scheme: mac{
 		header: "Paddle-Signature", separator: ";", timePart: "ts=", prefix: "h1=",
 		content: mustTemplate("{timestamp}:{body}"), clock: clock{tolerance: 5 * time.Second},
@@ -21,14 +23,18 @@ var paddle = preset{
 		"event_type", "data.id", "data.status", "data.transaction_id", "data.action", "data.currency_code",
 		"data.details.totals", "data.totals", "data.customer_id",
 	},
-	sample: `{"event_id":"{id}","event_type":"transaction.completed","occurred_at":"2024-01-01T00:00:00.000000Z","notification_id":"ntf_1",` +
-		`"data":{"id":"txn_1","status":"completed","currency_code":"USD","details":{"totals":{"total":"1000","currency_code":"USD"}}}}`,
+	sample: `{"event_id":"{id}","event_type":"transaction.completed","occurred_at":"2024-01-01T00:00:00.000000Z","notification_id":"ntf_{id}",` +
+		`"data":{"id":"txn_{id}","status":"completed","currency_code":"USD","details":{"totals":{"total":"1000","currency_code":"USD"}}}}`,
+	amount:   []string{"data.details.totals.total"},
+	currency: []string{"data.currency_code", "data.details.totals.currency_code"},
 }
 
 // slack has one app in many workspaces. Slash commands are forms without an
 // event id and are parked. Read: docs.slack.dev, python-slack-sdk.
 var slack = preset{
-	name: "slack",
+	name:   "slack",
+	signed: "HMAC-SHA256, hex, header X-Slack-Signature (v0=), over v0:time:body",
+	secret: "the app's signing secret",
 	scheme: mac{
 		header: "X-Slack-Signature", prefix: "v0=", timeHeader: "X-Slack-Request-Timestamp",
 		content: mustTemplate("v0:{timestamp}:{body}"), clock: clock{tolerance: tolerance},
@@ -44,7 +50,9 @@ var slack = preset{
 // zoom has no event id: an event is known by its name, its time in milliseconds
 // and its bytes. Read: zoom/webhook-sample; the tolerance is ours.
 var zoom = preset{
-	name: "zoom",
+	name:   "zoom",
+	signed: "HMAC-SHA256, hex, header X-Zm-Signature (v0=), over v0:time:body",
+	secret: "the app's secret token",
 	scheme: mac{
 		header: "X-Zm-Signature", prefix: "v0=", timeHeader: "X-Zm-Request-Timestamp",
 		content: mustTemplate("v0:{timestamp}:{body}"), clock: clock{tolerance: tolerance},
@@ -62,7 +70,9 @@ var zoom = preset{
 // both keys sign for a day. Read: docs.recurly.com signature-verification. What
 // identifies an event is not stated there: object, change and time are the id.
 var recurly = preset{
-	name: "recurly",
+	name:   "recurly",
+	signed: "HMAC-SHA256, hex, header Recurly-Signature, over time.body",
+	secret: "the webhook endpoint's secret key",
 	scheme: mac{
 		header: "Recurly-Signature", separator: ",", timeFirst: true,
 		content: mustTemplate("{timestamp}.{body}"), clock: clock{tolerance: tolerance, millis: true},
@@ -79,7 +89,9 @@ var recurly = preset{
 // secret of an endpoint of its own. Read: developers.paymongo.com
 // securing-webhook; it sets no tolerance, the usual one is ours.
 var paymongo = preset{
-	name: "paymongo",
+	name:   "paymongo",
+	signed: "HMAC-SHA256, hex, header Paymongo-Signature (li=, te=), over time.body",
+	secret: "the webhook's secret key, of which live and test have one each",
 	scheme: mac{
 		header: "Paymongo-Signature", separator: ",", timePart: "t=", prefix: "li=", also: "te=",
 		content: mustTemplate("{timestamp}.{body}"), clock: clock{tolerance: tolerance},
@@ -93,5 +105,7 @@ var paymongo = preset{
 		"data.attributes.data.attributes.currency", "data.attributes.data.attributes.status",
 	},
 	sample: `{"data":{"id":"{id}","type":"event","attributes":{"type":"payment.paid","livemode":true,"created_at":1700000000,` +
-		`"data":{"id":"pay_1","type":"payment","attributes":{"amount":10000,"currency":"PHP","status":"paid"}}}}}`,
+		`"data":{"id":"pay_{id}","type":"payment","attributes":{"amount":10000,"currency":"PHP","status":"paid"}}}}}`,
+	amount:   []string{"data.attributes.data.attributes.amount"},
+	currency: []string{"data.attributes.data.attributes.currency"},
 }

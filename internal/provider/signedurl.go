@@ -8,7 +8,9 @@ import "strings"
 // square signs the URL as it is registered. Read: developer.squareup.com
 // webhooks, square-nodejs-sdk.
 var square = preset{
-	name: "square",
+	name:   "square",
+	signed: "HMAC-SHA256, base64, header X-Square-Hmacsha256-Signature, over url+body",
+	secret: "the subscription's signature key",
 	scheme: mac{
 		header: "X-Square-Hmacsha256-Signature", encoding: base64Text,
 		content: mustTemplate("{url}{body}"), target: target{exact: true},
@@ -25,7 +27,9 @@ var square = preset{
 		"data.object.dispute.id", "data.object.dispute.amount_money", "data.object.dispute.state",
 	},
 	sample: `{"merchant_id":"M1","type":"payment.updated","event_id":"{id}","created_at":"2024-01-01T00:00:00.000Z","data":{"type":"payment",` +
-		`"id":"p1","object":{"payment":{"id":"p1","amount_money":{"amount":1000,"currency":"USD"},"status":"COMPLETED"}}}}`,
+		`"id":"p_{id}","object":{"payment":{"id":"p_{id}","amount_money":{"amount":1000,"currency":"USD"},"status":"COMPLETED"}}}}`,
+	amount:   []string{"data.object.payment.amount_money.amount"},
+	currency: []string{"data.object.payment.amount_money.currency"},
 }
 
 // hubspot is version 3 of its signature. The older ones come beside it, and do
@@ -33,7 +37,9 @@ var square = preset{
 // that taking v3 away from a request gains nothing. Read: developers.hubspot.com
 // request-validation. Event ids are not unique by themselves.
 var hubspot = preset{
-	name: "hubspot",
+	name:   "hubspot",
+	signed: "HMAC-SHA256, base64, header X-HubSpot-Signature-V3, over method+url+body+time",
+	secret: "the app's client secret",
 	scheme: mac{
 		header: "X-HubSpot-Signature-V3", encoding: base64Text, timeHeader: "X-HubSpot-Request-Timestamp",
 		content: mustTemplate("{method}{url}{body}{timestamp}"), target: target{unescape: hubspotEscapes},
@@ -50,7 +56,9 @@ var hubspot = preset{
 
 // hubspotV2 covers method and URL, not the time.
 var hubspotV2 = preset{
-	name: "hubspot-v2",
+	name:   "hubspot-v2",
+	signed: "SHA-256, hex, header X-HubSpot-Signature, over secret+method+url+body",
+	secret: "the app's client secret",
 	scheme: mac{
 		header: "X-HubSpot-Signature", plain: true, content: mustTemplate("{secret}{method}{url}{body}"),
 	}.scheme,
@@ -66,6 +74,8 @@ var hubspotV2 = preset{
 // hubspotV1 covers the body alone.
 var hubspotV1 = preset{
 	name:     "hubspot-v1",
+	signed:   "SHA-256, hex, header X-HubSpot-Signature, over secret+body",
+	secret:   "the app's client secret",
 	scheme:   mac{header: "X-HubSpot-Signature", plain: true, content: mustTemplate("{secret}{body}")}.scheme,
 	batch:    ".",
 	id:       hubspotID,
@@ -77,8 +87,8 @@ var hubspotV1 = preset{
 
 var hubspotID = []string{"body:eventId", "body:subscriptionId", "body:occurredAt"}
 
-const hubspotSample = `[{"eventId":1,"subscriptionId":12345,"portalId":62515,"occurredAt":1700000000000,` +
-	`"subscriptionType":"deal.creation","attemptNumber":0,"objectId":123,"changeSource":"{id}"}]`
+const hubspotSample = `[{"eventId":{number},"subscriptionId":12345,"portalId":62515,"occurredAt":1700000000000,` +
+	`"subscriptionType":"deal.creation","attemptNumber":0,"objectId":{number},"changeSource":"CRM_UI"}]`
 
 // hubspotEscapes are those that HubSpot decodes before it signs.
 var hubspotEscapes = strings.NewReplacer(

@@ -26,6 +26,8 @@ import (
 // smartwalle/alipay, yansongda/pay.
 var alipay = preset{
 	name:     "alipay",
+	signed:   "RSA with SHA-256, base64, form field sign, over the sorted fields",
+	secret:   "none; public_keys has Alipay's public key (not yours), as it is shown",
 	scheme:   alipayScheme,
 	uses:     usesKeys,
 	kind:     body.Kind{Format: body.FormatForm, CharsetField: "charset"},
@@ -42,7 +44,8 @@ var alipay = preset{
 	again:       plainAck(http.StatusServiceUnavailable, "fail"),
 	contentType: "application/x-www-form-urlencoded; charset=utf-8",
 	sample: "notify_id={id}&notify_type=trade_status_sync&notify_time=2024-01-01+08%3A00%3A00&charset=utf-8&version=1.0&app_id=2021000000000000&" +
-		"trade_no=2024010122001&out_trade_no=order-1&trade_status=TRADE_SUCCESS&total_amount=0.01&gmt_payment=2024-01-01+08%3A00%3A00",
+		"trade_no={number}&out_trade_no=order-{id}&trade_status=TRADE_SUCCESS&total_amount=0.01&gmt_payment=2024-01-01+08%3A00%3A00",
+	amount: []string{"total_amount"},
 }
 
 type sortedForm struct{ keys keys }
@@ -117,6 +120,8 @@ func (s *sortedForm) sign(req *Request, _ string, _ time.Time) error {
 // one line of XML. Read: pay.weixin.qq.com wiki 4_3, wechatpay-php.
 var wechatV2 = preset{
 	name:        "wechatpay-v2",
+	signed:      "MD5 or HMAC-SHA256, hex, element sign, over the sorted elements and the key",
+	secret:      "the merchant's APIv2 key",
 	scheme:      wechatV2Scheme,
 	kind:        body.Kind{Format: body.FormatXML},
 	id:          []string{"body:xml.transaction_id", "body:xml.result_code?"},
@@ -130,9 +135,9 @@ var wechatV2 = preset{
 	again:       xmlAck(http.StatusServiceUnavailable, "<xml><return_code><![CDATA[FAIL]]></return_code><return_msg><![CDATA[please send again]]></return_msg></xml>"),
 	contentType: "text/xml",
 	sample: "<xml><appid><![CDATA[wx1]]></appid><mch_id><![CDATA[10000100]]></mch_id><nonce_str><![CDATA[n]]></nonce_str>" +
-		"<out_trade_no><![CDATA[order-1]]></out_trade_no><result_code><![CDATA[SUCCESS]]></result_code><return_code><![CDATA[SUCCESS]]></return_code>" +
+		"<result_code><![CDATA[SUCCESS]]></result_code><return_code><![CDATA[SUCCESS]]></return_code>" +
 		"<sign_type><![CDATA[HMAC-SHA256]]></sign_type><time_end><![CDATA[20240101080000]]></time_end><total_fee>1</total_fee>" +
-		"<transaction_id><![CDATA[{id}]]></transaction_id></xml>",
+		"<transaction_id>{id}</transaction_id><out_trade_no>order-{id}</out_trade_no></xml>",
 }
 
 type sortedXML struct{ secrets []string }

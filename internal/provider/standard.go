@@ -25,10 +25,16 @@ import (
 // body, the source's type: and time: say so.
 var standardWebhooks = preset{
 	name:     "standard-webhooks",
+	signed:   "HMAC-SHA256, base64, header Webhook-Signature or Svix-Signature (v1,), over id.time.body; or Ed25519 (v1a,)",
+	secret:   "whsec_… as the sender shows it; or whpk_… of an Ed25519 public key",
 	scheme:   standardScheme,
 	id:       []string{"header:Webhook-Id,Svix-Id"},
 	typ:      []string{"body:type"},
 	occurred: "body:timestamp",
+	sample: `{"type":"order.paid","timestamp":"2024-01-01T00:00:00Z","data":{"id":"ord_{id}","customer_id":"cus_test","points":10,` +
+		`"total":19.99,"amount":19.99,"currency":"EUR"}}`,
+	amount:   []string{"data.total", "data.amount"},
+	currency: []string{"data.currency"},
 }
 
 // The forms of a secret. Each is followed by base64; whsec_ may be left out.

@@ -5,7 +5,9 @@ package provider
 // old requests only; here a time ahead of the clock is refused as well. The
 // secret is used as it is shown, whsec_ included.
 var stripe = preset{
-	name: "stripe",
+	name:   "stripe",
+	signed: "HMAC-SHA256, hex, header Stripe-Signature (v1=), over time.body",
+	secret: "the endpoint's signing secret, whsec_ included",
 	scheme: mac{
 		header:    "Stripe-Signature",
 		separator: ",",
@@ -38,8 +40,10 @@ var stripe = preset{
 		"related_object.id", "related_object.type", // v2 thin events
 	},
 	lowerCurrency: true,
-	sample: `{"id":"{id}","object":"event","livemode":true,"created":1700000000,"type":"charge.succeeded",` +
-		`"data":{"object":{"id":"ch_{id}","object":"charge","status":"succeeded","amount":1000,"currency":"usd"}}}`,
+	sample: `{"id":"{id}","object":"event","livemode":true,"created":1700000000,"type":"charge.succeeded","data":{"object":{"id":"ch_{id}",` +
+		`"object":"charge","status":"succeeded","amount":1999,"currency":"eur","customer":"cus_test","metadata":{"customer":"cus_test"}}}}`,
+	amount:   []string{"data.object.amount"},
+	currency: []string{"data.object.currency"},
 }
 
 var stripeObject = mustLocator("body:object")

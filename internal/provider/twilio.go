@@ -23,6 +23,8 @@ import (
 // and -python; that retries repeat the id and the state is assumed.
 var twilio = preset{
 	name:        "twilio",
+	signed:      "HMAC-SHA1, base64, header X-Twilio-Signature, over url and sorted fields",
+	secret:      "the account's auth token",
 	scheme:      twilioScheme,
 	uses:        usesURL,
 	kind:        body.Kind{Format: body.FormatForm, Repeats: true},

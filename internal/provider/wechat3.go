@@ -21,6 +21,8 @@ import (
 // pay.weixin.qq.com/doc/v3, wechatpay-go.
 var wechatV3 = preset{
 	name:     "wechatpay-v3",
+	signed:   "RSA with SHA-256, base64, header Wechatpay-Signature, over time, nonce and body, a line each",
+	secret:   "the APIv3 key; public_keys has the platform certificates, or WeChat Pay's public key",
 	scheme:   wechatScheme,
 	uses:     usesKeys,
 	inner:    wechatInner,
@@ -38,7 +40,9 @@ var wechatV3 = preset{
 	again:  jsonAck(http.StatusServiceUnavailable, `{"code":"FAIL","message":"please send again"}`),
 	sample: `{"id":"{id}","create_time":"2024-01-01T08:00:00+08:00","event_type":"TRANSACTION.SUCCESS","resource_type":"encrypt-resource",` +
 		`"resource":{"original_type":"transaction","algorithm":"AEAD_AES_256_GCM","associated_data":"transaction","nonce":"fdasflkja484",` +
-		`"ciphertext":{"mchid":"1230000109","transaction_id":"1217752501201407033233368018","trade_state":"SUCCESS","amount":{"total":100,"currency":"CNY"}}}}`,
+		`"ciphertext":{"mchid":"1230000109","transaction_id":"{number}","out_trade_no":"order-{id}","trade_state":"SUCCESS","amount":{"total":100,"currency":"CNY"}}}}`,
+	amount:   []string{"resource.ciphertext.amount.total"},
+	currency: []string{"resource.ciphertext.amount.currency"},
 }
 
 // wechat is public with something sealed inside.
@@ -99,31 +103,11 @@ func (w *wechat) verify(ctx context.Context, req Request, now time.Time) error {
 
 // sign seals what stands open in resource.ciphertext, and signs the whole.
 func (w *wechat) sign(req *Request, id string, now time.Time) error {
-	var notice, resource map[string]json.RawMessage
-	if err := json.Unmarshal(req.Body, &notice); err != nil {
+	beside := members(req.Body, []string{"resource", "nonce"}, []string{"resource", "associated_data"})
+	seal := func(open json.RawMessage) (any, error) { return w.seal(open, beside[0], beside[1]) }
+	var err error
+	if req.Body, err = sealed(req.Body, seal, "resource", "ciphertext"); err != nil {
 		return err
-	}
-	if err := json.Unmarshal(notice["resource"], &resource); err != nil {
-		return err
-	}
-	if looksLikeJSON(resource["ciphertext"]) {
-		var nonce, associated string
-		if err := errors.Join(json.Unmarshal(resource["nonce"], &nonce), json.Unmarshal(resource["associated_data"], &associated)); err != nil {
-			return err
-		}
-		sealed, err := w.seal(resource["ciphertext"], nonce, associated)
-		if err != nil {
-			return err
-		}
-		if resource["ciphertext"], err = json.Marshal(sealed); err != nil {
-			return err
-		}
-		if notice["resource"], err = json.Marshal(resource); err != nil {
-			return err
-		}
-		if req.Body, err = json.Marshal(notice); err != nil {
-			return err
-		}
 	}
 	return w.public.sign(req, id, now)
 }

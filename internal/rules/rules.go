@@ -132,8 +132,10 @@ func (s *Set) Decide(ev *envelope.Event) (d Decision) {
 	return s.apply(&facts{event: ev, body: doc})
 }
 
+// read returns what the rules need of the body, in the provider's format; what
+// was looked up is JSON, whatever the notice was.
 func (s *Set) read(ev *envelope.Event) (any, error) {
-	if s.preset.View == nil {
+	if s.preset.View == nil || ev.Hint != "" {
 		return jsondoc.Scan(ev.Data, s.keep)
 	}
 	return s.preset.View(ev.ContentType, ev.Data, s.keep)

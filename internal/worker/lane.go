@@ -9,6 +9,7 @@ import (
 
 	"github.com/onceledger/onceledger/internal/catalog"
 	"github.com/onceledger/onceledger/internal/fetch"
+	"github.com/onceledger/onceledger/pkg/dedupe"
 	"github.com/onceledger/onceledger/pkg/dlq"
 )
 
@@ -35,6 +36,7 @@ const (
 	lookupUnavailable = "unavailable"
 	lookupUnstored    = "unstored"
 	lookupFull        = "full"
+	lookupDeadly      = "deadly"
 )
 
 // lane looks up what the hints of one source are about, beside the batches, so
@@ -124,9 +126,17 @@ func (l *lane) handle(ctx context.Context, loop *loop, it *item) {
 		loop.answer([]*item{it}) // undecided: it comes again
 		return
 	}
-	err := l.lookUp(l.w.work, it)
+	readable, err := loop.read(l.w.work, it, l.w.ackWait+l.source.Fetch.Timeout(), func() error { return l.lookUp(l.w.work, it) })
 	found, version := l.w.cat.Decide(it.event) // that it was fetched
 	switch {
+	case err == nil && readable == dedupe.Busy:
+		it.wait(minDelay + jitter(l.delay))
+		loop.answer([]*item{it})
+		return
+	case err == nil && readable == dedupe.Deadly:
+		l.count(lookupDeadly)
+		found.Ignored, found.Parked = "", dlq.CrashBudget
+		found.Err = fmt.Errorf("%d times a worker ended while it looked this up", crashBudget)
 	case err == nil:
 	case errors.Is(err, fetch.ErrKind):
 		l.count(lookupUnmatched)

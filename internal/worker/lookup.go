@@ -107,18 +107,26 @@ func (l *lane) fresh(ctx context.Context, events []*envelope.Event) ([]*envelope
 	}
 	var fresh []*envelope.Event
 	for _, e := range events {
-		row := rows[keyOf(e)]
-		if row != nil && row.Terminal() && l.meaning(e).Compare(row.Content) == dedupe.Same {
-			continue
+		if row := rows[keyOf(e)]; row != nil && row.Terminal() {
+			content, err := l.meaning(e)
+			if err != nil {
+				return nil, err
+			}
+			if content.Compare(row.Content) == dedupe.Same {
+				continue
+			}
 		}
 		fresh = append(fresh, e)
 	}
 	return fresh, nil
 }
 
-func (l *lane) meaning(e *envelope.Event) dedupe.Content {
-	d, version := l.w.cat.Decide(e)
-	return dedupe.Content{BodyHash: sha256.Sum256(e.Data), Fingerprint: d.Fingerprint, Rules: version}
+func (l *lane) meaning(e *envelope.Event) (dedupe.Content, error) {
+	a := l.w.thinkOf(&item{event: e})
+	if a.fault != nil {
+		return dedupe.Content{}, fmt.Errorf("%w: %w", fetch.ErrRefused, a.fault)
+	}
+	return dedupe.Content{BodyHash: sha256.Sum256(e.Data), Fingerprint: a.decision.Fingerprint, Rules: a.decision.rules}, nil
 }
 
 func (l *lane) rows(ctx context.Context, events []*envelope.Event) (map[dedupe.Key]*dedupe.Row, error) {

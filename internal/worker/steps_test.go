@@ -49,11 +49,7 @@ func (s *system) mixed(round int) {
 // stands applies the event that conflicts are with.
 func (s *system) stands() {
 	s.t.Helper()
-	stop := s.start()
-	s.publish(payment("evt_stands", "stands", "bank", "wallet:1", 1))
-	s.decided("evt_stands", dedupe.Completed)
-	s.settled()
-	stop()
+	s.applied(payment("evt_stands", "stands", "bank", "wallet:1", 1))
 }
 
 // ended wants what mixed published in some rounds to have ended as if nothing

@@ -22,7 +22,6 @@ import (
 	"time"
 
 	"github.com/onceledger/onceledger/test/torture/breakage"
-	"github.com/onceledger/onceledger/test/torture/fault"
 	"github.com/onceledger/onceledger/test/torture/report"
 	"github.com/onceledger/onceledger/test/torture/stage"
 )
@@ -67,10 +66,15 @@ func command() int {
 		*seed = uint64(rand.Uint32()) //nolint:gosec // a seed is no secret
 	}
 	length := time.Duration(*minutes * float64(time.Minute))
+	o := options{seed: *seed, length: length, plan: *plan, rate: *rate, race: *race}
+	if *broken != "" {
+		if o.broken = breakage.Named(*broken); o.broken == nil {
+			fmt.Fprintf(os.Stderr, "torture: %q is no breakage\n", *broken)
+			return 2
+		}
+	}
 	if *show {
-		fmt.Print(fault.NewPlan(*seed, fault.Options{
-			Length: length, Receivers: receivers, Workers: workers, Cluster: *plan == "cluster", Restore: *plan == "restore",
-		}))
+		fmt.Print(o.faults())
 		return 0
 	}
 	dir, err := folder(*out, *seed)
@@ -81,13 +85,7 @@ func command() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends the process, and the kernel its children
-	o := options{seed: *seed, length: length, plan: *plan, rate: *rate, out: dir, race: *race}
-	if *broken != "" {
-		if o.broken = breakage.Named(*broken); o.broken == nil {
-			fmt.Fprintf(os.Stderr, "torture: %q is no breakage\n", *broken)
-			return 2
-		}
-	}
+	o.out = dir
 	result, err := torture(ctx, o)
 	return conclude(result, err, o)
 }

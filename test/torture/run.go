@@ -49,6 +49,15 @@ type options struct {
 	race   bool
 }
 
+// faults is the plan of the run.
+func (o options) faults() fault.Plan {
+	f := fault.Options{Length: o.length, Receivers: receivers, Workers: workers, Cluster: o.plan == "cluster", Restore: o.plan == "restore"}
+	if o.broken != nil {
+		f.Certain = o.broken.ShownBy
+	}
+	return fault.NewPlan(o.seed, f)
+}
+
 // run is one run of a plan.
 type run struct {
 	options
@@ -70,9 +79,7 @@ func torture(ctx context.Context, o options) (*report.Report, error) {
 		return nil, fmt.Errorf("make log: %w", err)
 	}
 	defer r.log.Close()
-	plan := fault.NewPlan(o.seed, fault.Options{
-		Length: o.length, Receivers: receivers, Workers: workers, Cluster: o.plan == "cluster", Restore: o.plan == "restore",
-	})
+	plan := o.faults()
 	if err := os.WriteFile(filepath.Join(o.out, "plan.txt"), []byte(plan.String()), 0o600); err != nil {
 		return nil, fmt.Errorf("write plan: %w", err)
 	}

@@ -11,7 +11,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"time"
+
+	"github.com/onceledger/onceledger/internal/faultpoint"
+	"github.com/onceledger/onceledger/test/torture/fault"
 )
 
 // Breakage is a fault put into the product.
@@ -22,7 +27,10 @@ type Breakage struct {
 	// Finds is what must be among the findings: what this fault does, and not only
 	// something that is odd.
 	Finds string
-	Edits []Edit
+	// ShownBy is the harm under which it does that: a short plan may have drawn none
+	// of it.
+	ShownBy []fault.Fault
+	Edits   []Edit
 }
 
 // Edit replaces the one place in a file where Old stands.
@@ -40,12 +48,22 @@ const (
 	asIfNever = ""
 )
 
+// killed is workers killed in the midst of a batch, at these points.
+func killed(points ...string) []fault.Fault {
+	list := make([]fault.Fault, len(points))
+	for i, point := range points {
+		list[i] = fault.Fault{Kind: fault.KillAt, Target: fmt.Sprintf("worker-%d", 1+i), Point: point}
+	}
+	return list
+}
+
 // All lists every breakage.
 var All = []Breakage{
 	{
-		Name:  "claim-trusted",
-		What:  "a claim in Redis is taken for the event being done",
-		Finds: "has no row|answered without an outcome|not parked as a conflict",
+		Name:    "claim-trusted",
+		What:    "a claim in Redis is taken for the event being done",
+		Finds:   "has no row|answered without an outcome|not parked as a conflict",
+		ShownBy: killed(faultpoint.Claimed, faultpoint.Claimed, faultpoint.Claimed),
 		Edits: []Edit{
 			{loop, `		case claim == dedupe.Done:
 			done = append(done, it)
@@ -58,9 +76,10 @@ var All = []Breakage{
 		},
 	},
 	{
-		Name:  "ack-first",
-		What:  "a delivery is acknowledged before its transaction commits",
-		Finds: "has no row|answered without an outcome|still (pending|processing)",
+		Name:    "ack-first",
+		What:    "a delivery is acknowledged before its transaction commits",
+		Finds:   "has no row|answered without an outcome|still (pending|processing)",
+		ShownBy: killed(faultpoint.Claimed, faultpoint.Reserved, faultpoint.Claimed),
 		Edits: []Edit{{loop, `	leaders, rest := fold(items)
 `, `	for _, it := range items {
 		_ = it.msg.Ack()
@@ -87,9 +106,10 @@ var All = []Breakage{
 		},
 	},
 	{
-		Name:  "parked-before-marked",
-		What:  "the delivery of a parked event is ended, and only then its row marked failed",
-		Finds: "has no row|answered without an outcome|letter 0 is not in DLQ",
+		Name:    "parked-before-marked",
+		What:    "the delivery of a parked event is ended, and only then its row marked failed",
+		Finds:   "has no row|answered without an outcome|letter 0 is not in DLQ",
+		ShownBy: killed(faultpoint.Reserved, faultpoint.Reserved, faultpoint.Reserved),
 		Edits: []Edit{
 			{item, `type item struct {
 `, `type item struct {
@@ -117,9 +137,10 @@ var All = []Breakage{
 		},
 	},
 	{
-		Name:  "lru-before-puback",
-		What:  "the receiver answers a resend from its memory before the first delivery is stored, or after it was not",
-		Finds: "accepted [0-9]+ times, and not in EVENTS",
+		Name:    "lru-before-puback",
+		What:    "the receiver answers a resend from its memory before the first delivery is stored, or after it was not",
+		Finds:   "accepted [0-9]+ times, and not in EVENTS",
+		ShownBy: slices.Repeat([]fault.Fault{{Kind: fault.Kill, Target: "nats", For: 2 * time.Second}}, 2),
 		Edits: []Edit{
 			{coalesce, `	select {
 	case <-e.done:

@@ -102,6 +102,8 @@ type Options struct {
 	Cluster bool
 	// Restore adds a backup of Postgres and its return.
 	Restore bool
+	// Certain is done in any case, spread over the plan, whatever is drawn beside it.
+	Certain []Fault
 }
 
 // gap is the mean time between two faults.
@@ -119,6 +121,10 @@ func NewPlan(seed uint64, o Options) Plan {
 	if o.Restore {
 		w.insert(Fault{At: o.Length * 2 / 5, Kind: Backup, Target: "postgres"})
 		w.insert(Fault{At: o.Length * 4 / 5, Kind: Restore, Target: "postgres"})
+	}
+	for i, f := range o.Certain {
+		f.At = o.Length * time.Duration(i+1) / time.Duration(len(o.Certain)+1)
+		w.insert(f)
 	}
 	return w.plan
 }

@@ -1,6 +1,8 @@
 package fault
 
 import (
+	"cmp"
+	"slices"
 	"testing"
 	"time"
 
@@ -50,4 +52,18 @@ func TestPlanHasEverything(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Harm that is asked for is in every plan, however short, beside what is drawn.
+func TestPlanHasWhatIsCertain(t *testing.T) {
+	certain := []Fault{{Kind: Kill, Target: "nats", For: time.Second}, {Kind: KillAt, Target: "worker-2", Point: faultpoint.Claimed}}
+	o := Options{Length: 30 * time.Second, Receivers: 2, Workers: 3}
+	drawn := NewPlan(7, o)
+	o.Certain = certain
+	plan := NewPlan(7, o)
+	require.Len(t, plan, len(drawn)+2)
+	certain[0].At, certain[1].At = 10*time.Second, 20*time.Second
+	require.Subset(t, plan, certain)
+	require.Subset(t, plan, drawn)
+	require.True(t, slices.IsSortedFunc(plan, func(a, b Fault) int { return cmp.Compare(a.At, b.At) }))
 }
