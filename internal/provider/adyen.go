@@ -112,27 +112,31 @@ func (s *adyenItems) verify(_ context.Context, req Request, _ time.Time) error {
 		return refuse("the body holds no items that could be signed")
 	}
 	for i, item := range items {
-		if err := s.item(item.Data); err != nil {
+		if err := s.item(item.Data, req.trace); err != nil {
 			return fmt.Errorf("item %d of %d: %w", i+1, len(items), err)
 		}
 	}
 	return nil
 }
 
-func (s *adyenItems) item(data []byte) error {
+func (s *adyenItems) item(data []byte, t *trace) error {
 	doc, err := jsondoc.Scan(data, adyenPaths)
 	if err != nil {
 		return refuse("an item cannot be read")
 	}
 	value, _ := jsondoc.Lookup(doc, adyenSignature...)
 	signature, _ := value.(string)
+	t.place("additionalData.hmacSignature of the item", signature)
 	text, err := adyenText(doc)
 	if err != nil {
 		return err
 	}
-	for _, key := range s.keys {
+	t.message(text)
+	for i, key := range s.keys {
 		hasher := key.Get().(*hasher)
-		found := base64Text.equal(signature, hasher.sum(template{bodyPart}, &signed{body: text}))
+		sum := hasher.sum(template{bodyPart}, &signed{body: text})
+		found := base64Text.equal(signature, sum)
+		t.mac(i, "", base64Text, sum, found)
 		key.Put(hasher)
 		if found {
 			return nil

@@ -88,13 +88,16 @@ func (s *appleToken) limit() time.Duration { return 0 }
 func (s *appleToken) verify(_ context.Context, req Request, now time.Time) error {
 	token := members(req.Body, []string{"signedPayload"})[0]
 	if token == "" {
+		req.trace.place("member signedPayload", "")
 		return refuse("the body has no signedPayload")
 	}
 	parsed, err := body.ParseToken(token)
+	req.trace.judged("member signedPayload", err)
 	if err != nil {
 		return refuse("signedPayload is no token that could be verified")
 	}
 	payload, err := parsed.VerifyChain(s.chain, now, body.ES256)
+	req.trace.judged("chain of certificates to the root", err)
 	if err != nil {
 		return refuse("no certificate that leads to the root has signed signedPayload")
 	}
@@ -103,7 +106,11 @@ func (s *appleToken) verify(_ context.Context, req Request, now time.Time) error
 		return refuse("signedPayload holds no JSON")
 	}
 	for _, path := range bundlePaths {
-		switch value, _ := jsondoc.Lookup(doc, path...); value {
+		value, _ := jsondoc.Lookup(doc, path...)
+		if value != nil {
+			req.trace.member(path, scalar(value), s.bundle)
+		}
+		switch value {
 		case nil:
 		case s.bundle:
 			return nil

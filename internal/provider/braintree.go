@@ -80,27 +80,40 @@ func (s *braintreePairs) limit() time.Duration { return 0 }
 func (s *braintreePairs) verify(_ context.Context, req Request, _ time.Time) error {
 	form, err := body.ReadForm(req.Body)
 	if err != nil {
+		req.trace.judged("body", err)
 		return refuse("the body is no form")
 	}
 	signature, one := form.Find("bt_signature")
 	payload, single := form.Find("bt_payload")
+	given := string(signature)
+	req.trace.place("field bt_signature", given)
 	if one != 1 || single != 1 {
 		return refuse("the form has not one bt_signature and one bt_payload")
 	}
-	given := string(signature)
 	if strings.Count(given, "&") >= maxParts {
 		return refuse("bt_signature has more than %d parts", maxParts)
 	}
-	for _, pair := range s.pairs {
-		for part := range strings.SplitSeq(given, "&") {
-			public, digest, _ := strings.Cut(part, "|")
-			// A last line break may have been lost on the way.
-			if public == pair.public && (pair.signed(payload, digest) || pair.signed(append(payload[:len(payload):len(payload)], '\n'), digest)) {
-				return nil
-			}
+	req.trace.message(payload)
+	for i, pair := range s.pairs {
+		found := pair.verify(given, payload)
+		req.trace.pair(i, &pair, payload, found)
+		if found {
+			return nil
 		}
 	}
 	return refuse("no live key has signed bt_payload")
+}
+
+// verify reports whether one of the signatures in given is by p.
+func (p braintreePair) verify(given string, payload []byte) bool {
+	for part := range strings.SplitSeq(given, "&") {
+		public, digest, _ := strings.Cut(part, "|")
+		// A last line break may have been lost on the way.
+		if public == p.public && (p.signed(payload, digest) || p.signed(append(payload[:len(payload):len(payload)], '\n'), digest)) {
+			return true
+		}
+	}
+	return false
 }
 
 func (p braintreePair) signed(text []byte, digest string) bool {

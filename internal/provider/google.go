@@ -81,7 +81,7 @@ func googleScheme(src config.Source, f *faults) scheme {
 func (s *googleToken) limit() time.Duration { return s.bearer.Tolerance }
 
 func (s *googleToken) verify(ctx context.Context, req Request, now time.Time) error {
-	value, err := single(req.Header, "Authorization")
+	value, err := req.hidden("Authorization")
 	if err != nil {
 		return err
 	}
@@ -89,17 +89,21 @@ func (s *googleToken) verify(ctx context.Context, req Request, now time.Time) er
 	if !ok {
 		return refuse("header Authorization holds no bearer token")
 	}
+	req.trace.claims(text, s.bearer.Audience, s.bearer.Email)
 	if s.ring != nil {
-		return judge(s.check(text, now, func(id string) (crypto.PublicKey, error) {
+		err := s.check(text, now, func(id string) (crypto.PublicKey, error) {
 			key, err := s.ring.Key(ctx, id)
 			if errors.Is(err, keyring.ErrRefused) {
 				err = body.ErrNoKey
 			}
 			return key, err
-		}))
+		})
+		req.trace.judged("token", err)
+		return judge(err)
 	}
-	for _, public := range s.given.publics {
+	for i, public := range s.given.publics {
 		err = s.check(text, now, func(string) (crypto.PublicKey, error) { return public, nil })
+		req.trace.judged(s.given.names[i], err)
 		if err == nil {
 			return nil
 		}

@@ -146,7 +146,7 @@ func mercadoScheme(src config.Source, f *faults) scheme {
 func (s *mercado) limit() time.Duration { return s.clock.limit() }
 
 func (s *mercado) verify(_ context.Context, req Request, now time.Time) error {
-	value, err := single(req.Header, mercadoHeader)
+	value, err := req.single(mercadoHeader)
 	if err != nil {
 		return err
 	}
@@ -165,16 +165,22 @@ func (s *mercado) verify(_ context.Context, req Request, now time.Time) error {
 			return refuse("header %s names %s twice", mercadoHeader, name)
 		}
 	}
-	if err := s.clock.check(stamp, now); err != nil {
+	if err := s.clock.check(stamp, now, req.trace); err != nil {
 		return err
 	}
 	id, _ := queryValue(req.Query, mercadoID).(string)
-	for _, key := range s.keys {
+	for i, key := range s.keys {
 		hasher := key.Get().(*hasher)
 		found := false
 		for _, id := range [...]string{id, strings.ToLower(id)} {
 			text := mercadoText(id, req.Header, stamp)
-			found = found || hexText.equal(signature, hasher.sum(template{bodyPart}, &signed{body: text}))
+			sum := hasher.sum(template{bodyPart}, &signed{body: text})
+			found = hexText.equal(signature, sum)
+			req.trace.message(text)
+			req.trace.mac(i, "v1=", hexText, sum, found)
+			if found {
+				break
+			}
 		}
 		key.Put(hasher)
 		if found {

@@ -20,6 +20,7 @@ import (
 // publishes, and for trying a source the private half of a made-up pair.
 type keys struct {
 	publics      []crypto.PublicKey
+	names        []string            // where each of publics is configured
 	certificates []*x509.Certificate // those of publics that came as such
 	private      crypto.Signer       // nil: nothing can be signed
 }
@@ -36,7 +37,9 @@ func publicKeys(src config.Source, f *faults) (k keys, others []string) {
 	for i, text := range src.PublicKeys {
 		if err := k.add(text.Value); err != nil {
 			f.add(text.Pos, fmt.Sprintf("public_keys[%d]", i), "%v", err)
+			continue
 		}
+		k.names = append(k.names, fmt.Sprintf("public_keys[%d]", i))
 	}
 	for i, secret := range optionalSecrets(src, f) {
 		private, err := parseSigner(secret)
@@ -47,6 +50,7 @@ func publicKeys(src config.Source, f *faults) (k keys, others []string) {
 			others = append(others, secret)
 		default:
 			k.publics = append(k.publics, private.Public())
+			k.names = append(k.names, fmt.Sprintf("secrets[%d]", i))
 			if k.private == nil {
 				k.private = private
 			}
@@ -130,18 +134,21 @@ func parseSigner(text string) (crypto.Signer, error) {
 
 // verify reports whether one of the keys has signed message, with SHA-256 and
 // PKCS #1 v1.5 for RSA, or in ASN.1 for ECDSA. signature is in base64.
-func (k *keys) verify(message []byte, signature string) bool {
+func (k *keys) verify(message []byte, signature string, t *trace) bool {
 	const longest = 2 << 10 // RSA of 8192 bits has 1368 characters
 	if len(signature) > longest {
 		return false
 	}
 	raw, err := base64.StdEncoding.Strict().DecodeString(signature)
 	if err != nil {
+		t.judged("signature", err)
 		return false
 	}
 	digest := sha256.Sum256(message)
-	for _, public := range k.publics {
-		if verifyDigest(public, digest[:], raw) {
+	for i, public := range k.publics {
+		found := verifyDigest(public, digest[:], raw)
+		t.key(k, i, found)
+		if found {
 			return true
 		}
 	}

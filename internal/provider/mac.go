@@ -101,7 +101,7 @@ func (m *mac) newKey(key []byte) *sync.Pool {
 }
 
 func (m *mac) verify(_ context.Context, req Request, now time.Time) error {
-	value, err := single(req.Header, m.header)
+	value, err := req.single(m.header)
 	if err != nil {
 		return err
 	}
@@ -110,15 +110,15 @@ func (m *mac) verify(_ context.Context, req Request, now time.Time) error {
 	}
 	text := signed{method: req.Method, body: req.Body}
 	if m.content.has(stampPart) {
-		if text.stamp, err = m.stamp(req.Header, value); err != nil {
+		if text.stamp, err = m.stamp(&req, value); err != nil {
 			return err
 		}
-		if err := m.clock.check(text.stamp, now); err != nil {
+		if err := m.clock.check(text.stamp, now, req.trace); err != nil {
 			return err
 		}
 	}
 	if m.content.has(idPart) {
-		if text.id, err = single(req.Header, m.idHeader); err != nil {
+		if text.id, err = req.single(m.idHeader); err != nil {
 			return err
 		}
 	}
@@ -126,10 +126,13 @@ func (m *mac) verify(_ context.Context, req Request, now time.Time) error {
 		text.url = m.target.of(req.Query)
 	}
 
-	for _, key := range m.keys {
+	req.trace.text(m.content, &text)
+	req.trace.parts(m, value)
+	for i, key := range m.keys {
 		hasher := key.Get().(*hasher)
 		sum := hasher.sum(m.content, &text)
 		found := m.contains(value, sum)
+		req.trace.mac(i, m.prefix, m.encoding, sum, found)
 		key.Put(hasher)
 		if found {
 			return nil
@@ -139,9 +142,9 @@ func (m *mac) verify(_ context.Context, req Request, now time.Time) error {
 }
 
 // stamp returns the signed time as the request has it.
-func (m *mac) stamp(h http.Header, value string) (string, error) {
+func (m *mac) stamp(req *Request, value string) (string, error) {
 	if m.timeHeader != "" {
-		return single(h, m.timeHeader)
+		return req.single(m.timeHeader)
 	}
 	if m.timeFirst {
 		stamp, _, _ := strings.Cut(value, m.separator)
@@ -156,6 +159,7 @@ func (m *mac) stamp(h http.Header, value string) (string, error) {
 		}
 	}
 	if found != 1 {
+		req.trace.times(m.header, m.timePart, found)
 		return "", refuse("header %s has %d times, not one", m.header, found)
 	}
 	return stamp, nil

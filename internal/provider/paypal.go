@@ -79,7 +79,7 @@ func (s *transmission) verify(ctx context.Context, req Request, now time.Time) e
 	var values [5]string
 	for i, name := range [...]string{paypalID, paypalTime, paypalSign, paypalAlgo} {
 		var err error
-		if values[i], err = single(req.Header, name); err != nil {
+		if values[i], err = req.single(name); err != nil {
 			return err
 		}
 	}
@@ -91,7 +91,7 @@ func (s *transmission) verify(ctx context.Context, req Request, now time.Time) e
 	if err != nil {
 		return refuse("header %s is no time", paypalTime)
 	}
-	if err := s.clock.near(at, now); err != nil {
+	if err := s.clock.near(at, now, req.trace); err != nil {
 		return err
 	}
 	keys := s.keys
@@ -100,7 +100,9 @@ func (s *transmission) verify(ctx context.Context, req Request, now time.Time) e
 			return err
 		}
 	}
-	if !keys.verify(s.text(id, stamp, req.Body), signature) {
+	text := s.text(id, stamp, req.Body)
+	req.trace.message(text)
+	if !keys.verify(text, signature, req.trace) {
 		return refuse("the signature is not by the key of the certificate; is webhook_id that of this endpoint?")
 	}
 	return nil
@@ -108,11 +110,12 @@ func (s *transmission) verify(ctx context.Context, req Request, now time.Time) e
 
 // fetch returns the key of the certificate that the request names.
 func (s *transmission) fetch(ctx context.Context, req Request) (keys, error) {
-	link, err := single(req.Header, paypalURL)
+	link, err := req.single(paypalURL)
 	if err != nil {
 		return keys{}, err
 	}
 	certificate, err := s.certificates.Certificate(ctx, link)
+	req.trace.judged("certificate", err)
 	switch {
 	case errors.Is(err, keyring.ErrUnavailable):
 		return keys{}, fmt.Errorf("verify request: %w: %w", ErrUnavailable, err)

@@ -50,7 +50,8 @@ type Source struct {
 	mode   string // the mode whose events keep their plain id
 	preset *preset
 	scheme scheme
-	token  string // verify_token
+	token  string   // verify_token
+	masked []string // of each secret, what Explain may show
 
 	id, typ                 []locator
 	account, live, occurred locator
@@ -86,6 +87,9 @@ func NewWith(src config.Source, o keyring.Options) (*Source, []config.Fault) {
 	}
 	if p.inner != nil {
 		s.kind.Inner = append(slices.Clone(p.kind.Inner), p.inner(src)...)
+	}
+	for _, secret := range src.Secrets {
+		s.masked = append(s.masked, mask(secret.Reveal()))
 	}
 	p.checkSettings(src, f)
 	s.scheme = p.scheme(src, f)

@@ -12,11 +12,37 @@ type Request struct {
 	Query  string
 	Header http.Header
 	Body   []byte
+
+	trace *trace // of Explain; nil for Verify
 }
 
 // Post is the usual request: header and body, nothing in the query.
 func Post(header http.Header, body []byte) Request {
 	return Request{Method: http.MethodPost, Header: header, Body: body}
+}
+
+// single returns the one value of a header. A header given twice has two
+// readings, and is refused.
+func (r *Request) single(name string) (string, error) {
+	r.trace.header(name, r.Header[name], false)
+	return one(name, r.Header[name])
+}
+
+// hidden is single for a header that holds a secret.
+func (r *Request) hidden(name string) (string, error) {
+	r.trace.header(name, r.Header[name], true)
+	return one(name, r.Header[name])
+}
+
+func one(name string, values []string) (string, error) {
+	switch len(values) {
+	case 0:
+		return "", refuse("header %s is missing", name)
+	case 1:
+		return values[0], nil
+	default:
+		return "", refuse("header %s is given %d times", name, len(values))
+	}
 }
 
 // Ack is an answer that a provider understands. ContentType and Body may be empty.

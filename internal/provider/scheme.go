@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"strings"
 	"time"
 
@@ -48,19 +47,6 @@ func refuse(format string, args ...any) error {
 	return fmt.Errorf("verify request: %w: %s", ErrSignature, fmt.Sprintf(format, args...))
 }
 
-// single returns the one value of a header. A header given twice has two
-// readings, and is refused.
-func single(h http.Header, name string) (string, error) {
-	switch values := h[name]; len(values) {
-	case 0:
-		return "", refuse("header %s is missing", name)
-	case 1:
-		return values[0], nil
-	default:
-		return "", refuse("header %s is given %d times", name, len(values))
-	}
-}
-
 // clock says how a scheme writes the time it signs.
 type clock struct {
 	// tolerance is how far it may be off, in either direction; 0: the provider
@@ -72,22 +58,25 @@ type clock struct {
 
 // check refuses a signed time further from now than the tolerance, in the past
 // or in the future. stamp is unix time as the request has it.
-func (c clock) check(stamp string, now time.Time) error {
+func (c clock) check(stamp string, now time.Time, t *trace) error {
 	whole, fraction := stamp, "0"
 	if c.millis && len(stamp) == maxStamp+1 {
 		whole, fraction = stamp[:maxStamp-2], stamp[maxStamp-2:]
 	}
 	seconds, ok := unixSeconds(whole)
 	if _, digits := unixSeconds(fraction); !ok || !digits {
+		t.noTime(stamp)
 		return refuse("the signed time is not in unix seconds")
 	}
-	return c.near(time.Unix(seconds, 0), now)
+	return c.near(time.Unix(seconds, 0), now, t)
 }
 
 // near refuses a time further from now than the tolerance, by whole seconds.
-func (c clock) near(at, now time.Time) error {
+func (c clock) near(at, now time.Time, t *trace) error {
 	age := time.Duration(now.Unix()-at.Unix()) * time.Second
-	if c.tolerance != 0 && (age > c.tolerance || age < -c.tolerance) {
+	far := c.tolerance != 0 && (age > c.tolerance || age < -c.tolerance)
+	t.when(at, now, c.tolerance, !far)
+	if far {
 		return refuse("the signed time is %s away from this machine's clock; %s are allowed", age.Abs(), c.tolerance)
 	}
 	return nil

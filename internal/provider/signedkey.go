@@ -93,25 +93,27 @@ func (p *public) configure(src config.Source, f *faults) {
 func (p *public) limit() time.Duration { return p.clock.limit() }
 
 func (p *public) verify(_ context.Context, req Request, now time.Time) error {
-	value, err := single(req.Header, p.header)
+	value, err := req.single(p.header)
 	if err != nil {
 		return err
 	}
 	text := signed{body: req.Body}
 	if p.timeHeader != "" {
-		if text.stamp, err = single(req.Header, p.timeHeader); err != nil {
+		if text.stamp, err = req.single(p.timeHeader); err != nil {
 			return err
 		}
-		if err := p.clock.check(text.stamp, now); err != nil {
+		if err := p.clock.check(text.stamp, now, req.trace); err != nil {
 			return err
 		}
 	}
 	if p.idHeader != "" {
-		if text.id, err = single(req.Header, p.idHeader); err != nil {
+		if text.id, err = req.single(p.idHeader); err != nil {
 			return err
 		}
 	}
-	if !p.keys.verify(p.content.message(&text), value) {
+	message := p.content.message(&text)
+	req.trace.message(message)
+	if !p.keys.verify(message, value, req.trace) {
 		return refuse("the signature in header %s is by none of the public keys", p.header)
 	}
 	return nil

@@ -60,15 +60,22 @@ func (s *sortedForm) limit() time.Duration { return 0 }
 func (s *sortedForm) verify(_ context.Context, req Request, _ time.Time) error {
 	form, err := body.ReadForm(req.Body)
 	if err != nil {
+		req.trace.judged("body", err)
 		return refuse("the body is no form")
 	}
 	value, count := form.Find("sign")
 	kind, kinds := form.Find("sign_type")
+	if req.trace != nil {
+		req.trace.place("field sign", string(value))
+		req.trace.compared("field sign_type", string(kind), "RSA2")
+	}
 	if count != 1 || kinds != 1 || string(kind) != "RSA2" {
 		return refuse("the form has no sign, or another sign_type than RSA2")
 	}
 	for _, empty := range [...]bool{true, false} {
-		if s.keys.verify(alipayText(form, empty), string(value)) {
+		text := alipayText(form, empty)
+		req.trace.message(text)
+		if s.keys.verify(text, string(value), req.trace) {
 			return nil
 		}
 	}
@@ -147,14 +154,20 @@ func (s *sortedXML) limit() time.Duration { return 0 }
 func (s *sortedXML) verify(_ context.Context, req Request, _ time.Time) error {
 	text, kind, signature, ok := wechatV2Text(req.Body)
 	if !ok {
+		req.trace.place("member sign", "")
 		return refuse("the body is no XML with a signature")
 	}
 	raw, err := hex.DecodeString(signature)
 	if err != nil {
 		return refuse("the signature is not in hex")
 	}
-	for _, secret := range s.secrets {
-		if sum := wechatV2Sum(text, kind, secret, len(raw)); sum != nil && hmac.Equal(sum, raw) {
+	req.trace.place("member sign", signature)
+	req.trace.keyed(text)
+	for i, secret := range s.secrets {
+		sum := wechatV2Sum(text, kind, secret, len(raw))
+		found := sum != nil && hmac.Equal(sum, raw)
+		req.trace.mac(i, "", hexText, sum, found)
+		if found {
 			return nil
 		}
 	}

@@ -50,11 +50,17 @@ const (
 )
 
 type standard struct {
-	macs     []*sync.Pool
-	publics  []ed25519.PublicKey
+	macs     []standardKey[*sync.Pool]
+	publics  []standardKey[ed25519.PublicKey]
 	private  ed25519.PrivateKey // the first one; nil if there is none
 	clock    clock
 	template template
+}
+
+// standardKey is the key of the secret at this place.
+type standardKey[K any] struct {
+	key    K
+	secret int
 }
 
 func standardScheme(src config.Source, f *faults) scheme {
@@ -66,15 +72,15 @@ func standardScheme(src config.Source, f *faults) scheme {
 		s.clock.tolerance = src.Tolerance
 	}
 	for i, secret := range secrets(src, f) {
-		if err := s.add(secret); err != nil {
+		if err := s.add(i, secret); err != nil {
 			f.add(src.Pos, fmt.Sprintf("secrets[%d]", i), "%v", err)
 		}
 	}
 	return s
 }
 
-// add takes one secret. Its errors do not hold it.
-func (s *standard) add(secret string) error {
+// add takes the secret at a place. Its errors do not hold it.
+func (s *standard) add(place int, secret string) error {
 	kind, text := macSecret, secret
 	for _, prefix := range [...]string{macSecret, publicKey, privateKey} {
 		if rest, ok := strings.CutPrefix(secret, prefix); ok {
@@ -88,12 +94,12 @@ func (s *standard) add(secret string) error {
 
 	switch kind {
 	case macSecret:
-		s.macs = append(s.macs, newKey(sha256.New, key))
+		s.macs = append(s.macs, standardKey[*sync.Pool]{newKey(sha256.New, key), place})
 	case publicKey:
 		if len(key) != ed25519.PublicKeySize {
 			return fmt.Errorf("%s has %d bytes, not %d", kind, len(key), ed25519.PublicKeySize)
 		}
-		s.publics = append(s.publics, key)
+		s.publics = append(s.publics, standardKey[ed25519.PublicKey]{key, place})
 	case privateKey:
 		private, err := parsePrivate(key)
 		if err != nil {
@@ -102,7 +108,7 @@ func (s *standard) add(secret string) error {
 		if s.private == nil {
 			s.private = private
 		}
-		s.publics = append(s.publics, private.Public().(ed25519.PublicKey))
+		s.publics = append(s.publics, standardKey[ed25519.PublicKey]{private.Public().(ed25519.PublicKey), place})
 	}
 	return nil
 }
@@ -143,17 +149,16 @@ func familyOf(h http.Header) family {
 }
 
 func (s *standard) verify(_ context.Context, req Request, now time.Time) error {
-	h := req.Header
-	names := familyOf(h)
-	id, err := single(h, names.id)
+	names := familyOf(req.Header)
+	id, err := req.single(names.id)
 	if err != nil {
 		return err
 	}
-	stamp, err := single(h, names.stamp)
+	stamp, err := req.single(names.stamp)
 	if err != nil {
 		return err
 	}
-	value, err := single(h, names.signature)
+	value, err := req.single(names.signature)
 	if err != nil {
 		return err
 	}
@@ -164,11 +169,12 @@ func (s *standard) verify(_ context.Context, req Request, now time.Time) error {
 	if strings.Count(value, " ") >= maxParts {
 		return refuse("header %s has more than %d parts", names.signature, maxParts)
 	}
-	if err := s.clock.check(stamp, now); err != nil {
+	if err := s.clock.check(stamp, now, req.trace); err != nil {
 		return err
 	}
 	text := signed{id: id, stamp: stamp, body: req.Body}
-	if s.verifyMAC(value, &text) || s.verifyEd25519(value, &text) {
+	req.trace.text(s.template, &text)
+	if s.verifyMAC(value, &text, req.trace) || s.verifyEd25519(value, &text, req.trace) {
 		return nil
 	}
 	return refuse("no signature in header %s matches a live secret", names.signature)
@@ -176,16 +182,17 @@ func (s *standard) verify(_ context.Context, req Request, now time.Time) error {
 
 func (s *standard) limit() time.Duration { return s.clock.limit() }
 
-func (s *standard) verifyMAC(value string, text *signed) bool {
-	for _, key := range s.macs {
-		hasher := key.Get().(*hasher)
+func (s *standard) verifyMAC(value string, text *signed, t *trace) bool {
+	for _, mac := range s.macs {
+		hasher := mac.key.Get().(*hasher)
 		sum := hasher.sum(s.template, text)
 		found := false
 		for part := range strings.SplitSeq(value, " ") {
 			signature, ok := strings.CutPrefix(part, macPrefix)
 			found = found || ok && base64Text.equal(signature, sum)
 		}
-		key.Put(hasher)
+		t.mac(mac.secret, macPrefix, base64Text, sum, found)
+		mac.key.Put(hasher)
 		if found {
 			return true
 		}
@@ -193,24 +200,31 @@ func (s *standard) verifyMAC(value string, text *signed) bool {
 	return false
 }
 
-func (s *standard) verifyEd25519(value string, text *signed) bool {
+func (s *standard) verifyEd25519(value string, text *signed, t *trace) bool {
 	if len(s.publics) == 0 {
 		return false
 	}
 	message := s.template.message(text)
+	for _, public := range s.publics {
+		found := verifiesAny(public.key, message, value)
+		t.token(public.secret, found)
+		if found {
+			return true
+		}
+	}
+	return false
+}
+
+// verifiesAny reports whether one of the signatures in value is by public.
+func verifiesAny(public ed25519.PublicKey, message []byte, value string) bool {
 	for part := range strings.SplitSeq(value, " ") {
 		encoded, ok := strings.CutPrefix(part, ed25519Prefix)
 		if !ok {
 			continue
 		}
 		signature, err := base64.StdEncoding.Strict().DecodeString(encoded)
-		if err != nil {
-			continue
-		}
-		for _, public := range s.publics {
-			if ed25519.Verify(public, message, signature) {
-				return true
-			}
+		if err == nil && ed25519.Verify(public, message, signature) {
+			return true
 		}
 	}
 	return false
@@ -221,8 +235,8 @@ func (s *standard) sign(req *Request, id string, now time.Time) error {
 	var value string
 	switch {
 	case len(s.macs) > 0:
-		hasher := s.macs[0].Get().(*hasher)
-		defer s.macs[0].Put(hasher)
+		hasher := s.macs[0].key.Get().(*hasher)
+		defer s.macs[0].key.Put(hasher)
 		value = macPrefix + base64Text.encode(hasher.sum(s.template, &text))
 	case s.private != nil:
 		value = ed25519Prefix + base64Text.encode(ed25519.Sign(s.private, s.template.message(&text)))

@@ -54,7 +54,7 @@ func (k *token) limit() time.Duration { return 0 }
 func (k *token) verify(_ context.Context, req Request, _ time.Time) error {
 	switch {
 	case k.basic:
-		value, err := single(req.Header, "Authorization")
+		value, err := req.hidden("Authorization")
 		if err != nil {
 			return err
 		}
@@ -62,22 +62,23 @@ func (k *token) verify(_ context.Context, req Request, _ time.Time) error {
 		if !ok {
 			return refuse("header Authorization is no basic authentication")
 		}
-		return k.check(user + ":" + password)
+		return k.check(user+":"+password, req.trace)
 	case k.header != "":
-		value, err := single(req.Header, k.header)
+		value, err := req.hidden(k.header)
 		if err != nil {
 			return err
 		}
-		return k.check(value)
+		return k.check(value, req.trace)
 	case k.query != "":
 		value, _ := queryValue(req.Query, k.query).(string)
-		return k.check(value)
+		req.trace.concealed("query parameter", k.query, value)
+		return k.check(value, req.trace)
 	}
-	return k.items(req.Body)
+	return k.items(req.Body, req.trace)
 }
 
 // items verifies the token of each item of a batch.
-func (k *token) items(data []byte) error {
+func (k *token) items(data []byte, t *trace) error {
 	items, _, err := split(data, k.batch)
 	if err != nil || len(items) == 0 {
 		return refuse("the body holds no items with a token")
@@ -90,18 +91,21 @@ func (k *token) items(data []byte) error {
 		}
 		value, _ := jsondoc.Lookup(doc, k.member)
 		text, _ := value.(string)
-		if err := k.check(text); err != nil {
+		t.concealed("member of the item", k.member, text)
+		if err := k.check(text, t); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (k *token) check(given string) error {
+func (k *token) check(given string, t *trace) error {
 	sum := sha256.Sum256([]byte(given))
 	found := 0
 	for i := range k.tokens {
-		found |= subtle.ConstantTimeCompare(sum[:], k.tokens[i].sum[:])
+		same := subtle.ConstantTimeCompare(sum[:], k.tokens[i].sum[:])
+		t.token(i, same == 1)
+		found |= same
 	}
 	if given == "" || found != 1 {
 		return refuse("the token is missing, or none of the live ones")

@@ -63,7 +63,7 @@ func twilioScheme(src config.Source, f *faults) scheme {
 func (s *twilioURL) limit() time.Duration { return 0 }
 
 func (s *twilioURL) verify(_ context.Context, req Request, _ time.Time) error {
-	signature, err := single(req.Header, twilioHeader)
+	signature, err := req.single(twilioHeader)
 	if err != nil {
 		return err
 	}
@@ -72,11 +72,18 @@ func (s *twilioURL) verify(_ context.Context, req Request, _ time.Time) error {
 		return err
 	}
 	full := s.target.of(req.Query)
-	for _, key := range s.keys {
+	for i, key := range s.keys {
 		hasher := key.Get().(*hasher)
 		found := false
 		for _, address := range [...]string{full, otherPort(full)} {
-			found = found || base64Text.equal(signature, hasher.sum(twilioText, &signed{url: address, body: fields}))
+			text := signed{url: address, body: fields}
+			sum := hasher.sum(twilioText, &text)
+			found = base64Text.equal(signature, sum)
+			req.trace.text(twilioText, &text)
+			req.trace.mac(i, "", base64Text, sum, found)
+			if found {
+				break
+			}
 		}
 		key.Put(hasher)
 		if found {

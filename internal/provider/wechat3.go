@@ -91,7 +91,11 @@ func (w *wechat) verify(ctx context.Context, req Request, now time.Time) error {
 	if err := w.public.verify(ctx, req, now); err != nil {
 		return err
 	}
-	if _, err := body.View(&w.kind, "", req.Body, everything); errors.Is(err, body.ErrDecrypt) {
+	_, err := body.View(&w.kind, "", req.Body, everything)
+	if err == nil || errors.Is(err, body.ErrDecrypt) {
+		req.trace.judged("resource.ciphertext, opened with the APIv3 keys", err)
+	}
+	if errors.Is(err, body.ErrDecrypt) {
 		return fmt.Errorf("verify request: %w: %w", ErrUnavailable, err)
 	}
 	return nil

@@ -232,7 +232,7 @@ func (s *Server) report(d delivered) {
 	case unverifiable:
 		hint = "the source's decryption key is wrong, or a key of the provider cannot be fetched; see the error"
 	case badSignature:
-		hint = "compare the source's secrets with the provider's settings"
+		hint = "compare the source's secrets with the provider's settings; onceledger verify explains a captured request"
 	case rejected:
 		hint = "the broker refuses a message that is well formed; report it"
 	case tooLarge:
