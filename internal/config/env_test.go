@@ -65,6 +65,6 @@ sources: {s: {provider: stripe, secret: "$x-${A}-${B}", public_keys: ["${A}${B}"
 	require.Equal(t, "one${C}", cfg.Sources[0].PublicKeys[0].Value)
 	require.Equal(t, "${A}", cfg.Sources[0].Audience.Value)
 	require.Equal(t, "'${A}' != ''", cfg.Sources[0].Rules[0].When.Value)
-	require.Equal(t, []string{"1:60: sources.s.public_keys[0]: variable GONE is not set or empty"},
+	require.Equal(t, []string{"1:59: sources.s.public_keys[0]: variable GONE is not set or empty"},
 		faults(t, `sources: {s: {provider: wise, audience: a, public_keys: ["${GONE}"]}}`, vars))
 }

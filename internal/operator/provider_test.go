@@ -95,8 +95,8 @@ func TestProviders(t *testing.T) {
 	})
 }
 
-// minimals are the configurations that are shown, and the variables they name.
-func minimals(t *testing.T) (blocks, env map[string]string) {
+// shortest are the configurations that are shown, and the variables they name.
+func shortest(t *testing.T) (blocks, env map[string]string) {
 	t.Helper()
 	blocks, env = map[string]string{}, map[string]string{}
 	rsaKey, err := rsa.GenerateKey(rand.Reader, 2048)
@@ -144,7 +144,7 @@ func pemPair(t *testing.T, key crypto.Signer) (certificate, private string) {
 // The configuration that is shown passes a check as it stands.
 func TestShownConfigurationsHaveNoFaults(t *testing.T) {
 	t.Parallel()
-	blocks, env := minimals(t)
+	blocks, env := shortest(t)
 	file := filepath.Join(t.TempDir(), "onceledger.yaml")
 	for name, block := range blocks {
 		writeFile(t, file, block)
@@ -175,7 +175,7 @@ func keyed(block, variable string) string {
 // provider's words.
 func TestSendAsEveryProvider(t *testing.T) {
 	s := newSystem(t)
-	blocks, env := minimals(t)
+	blocks, env := shortest(t)
 	text := "nats: {events_max_bytes: 256MiB, dlq_max_bytes: 64MiB}\nsources:\n"
 	for name, block := range blocks {
 		switch name {

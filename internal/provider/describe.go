@@ -71,10 +71,18 @@ func Describe(name string) (Description, bool) {
 // settings lists what a source has to say, or may: what is missing of one that
 // says nothing is required.
 func (p *preset) settings() []Setting {
-	_, faults := New(config.Source{Provider: config.Text{Value: p.name}})
 	missing := map[string]bool{}
-	for _, f := range faults {
-		missing[strings.TrimPrefix(f.Path, "sources..")] = true
+	bare := config.Source{Provider: config.Text{Value: p.name}}
+	probes := []config.Source{bare}
+	if p == &generic { // without its block nothing else of it is looked at
+		bare.HMAC = &config.HMAC{Header: "X"}
+		probes = append(probes, bare)
+	}
+	for _, probe := range probes {
+		_, faults := New(probe)
+		for _, f := range faults {
+			missing[strings.TrimPrefix(f.Path, "sources..")] = true
+		}
 	}
 	list := []Setting{{"secrets", p.secret, missing["secrets"]}}
 	for _, s := range settings {

@@ -155,6 +155,9 @@ func (r *reading) id(parts []locator) (string, dlq.Reason) {
 			return "", dlq.IDInvalid
 		}
 		part := scalar(value)
+		if flag, ok := value.(bool); ok && l.optional { // a state, which some write so
+			part = strconv.FormatBool(flag)
+		}
 		switch {
 		case part == "" && !l.optional:
 			return "", dlq.NoEventID

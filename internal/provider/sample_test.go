@@ -118,6 +118,9 @@ func checkType(t *testing.T, s *Source, usual string) {
 func checkMoney(t *testing.T, s *Source) {
 	amount, currency := Sample{ID: "evt_1", Amount: "123.45"}, Sample{ID: "evt_1", Currency: "SEK"}
 	name := s.preset.name
+	if name == "adyen" {
+		amount.Amount = "12345" // it is signed as text, which only integers have
+	}
 	refused := map[error][]Sample{}
 	switch {
 	case slices.Contains(fixed, name):
@@ -146,7 +149,7 @@ func checkMoney(t *testing.T, s *Source) {
 	_, event := composed(t, s, amount)
 	keyed(t, s, event)
 	for _, place := range s.preset.amount {
-		require.Equal(t, "123.45", seen(t, s, event, place))
+		require.Equal(t, amount.Amount, seen(t, s, event, place))
 	}
 	_, _, err := s.Compose(Sample{ID: "evt_1", Amount: "12,5"})
 	require.ErrorContains(t, err, `amount: "12,5" is not a number`)
