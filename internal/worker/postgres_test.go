@@ -317,7 +317,8 @@ func TestNetworkFlaps(t *testing.T) {
 			}
 		}
 	})
-	s.eventually(func() bool { return cuts.Load() >= flaps }, "the cable is cut")
+	// The gate tries one batch at a time, and waits longer after each that is cut.
+	require.Eventually(t, func() bool { return cuts.Load() >= flaps }, flaps*(probeMost+time.Second), 20*time.Millisecond, "the cable is cut")
 	s.settled()
 	require.Equal(t, n, s.transfers())
 	s.free()
