@@ -44,7 +44,10 @@ func send(ctx context.Context, plan Plan) (*Result, error) {
 	}
 	r := &run{
 		address: target.Host, path: target.Path,
-		sign:    func(body []byte, now time.Time) (http.Header, error) { return source.Sign(body, "", now) },
+		sign: func(body []byte, now time.Time) (http.Header, error) {
+			request, err := source.Sign(body, "", now)
+			return request.Header, err
+		},
 		charges: traffic.NewCharges(plan.Tag, plan.Size),
 		result:  Result{Refused: map[int]int{}, Latency: NewHistogram()},
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/synadia-io/orbit.go/jetstreamext"
 
 	"github.com/onceledger/onceledger/bench/traffic"
+	"github.com/onceledger/onceledger/internal/provider"
 	"github.com/onceledger/onceledger/internal/stream"
 	"github.com/onceledger/onceledger/pkg/envelope"
 )
@@ -33,7 +34,7 @@ func (r *Rig) Publish(ctx context.Context, charges *traffic.Charges, numbers []i
 		msgs := make([]*nats.Msg, n)
 		for i, number := range numbers[:n] {
 			var err error
-			if msgs[i], err = source.Event(header, charges.Append(nil, number), time.Now()).Msg(); err != nil {
+			if msgs[i], err = source.Events(provider.Post(header, charges.Append(nil, number)), time.Now())[0].Msg(); err != nil {
 				return err
 			}
 		}

@@ -15,9 +15,10 @@ import (
 const rootHelp = `onceledger turns payment webhooks into ledger entries, each event exactly once.
 
 This command runs everything on this machine (up, demo), prepares a database
-and its streams (migrate), checks a configuration (config check), sends signed
-test events (send), and shows what became of events and money (event, account,
-dlq, audit).
+and its streams (migrate), knows what providers send (provider), checks a
+configuration (config check), sends signed test events (send), explains why a
+request is refused (verify), and shows what became of events and money (event,
+account, dlq, audit).
 
 Where the system is, in this order: --data DIR of a stack that "onceledger up"
 runs; the variables DATABASE_URL, NATS_URL and REDIS_URL; the configuration
@@ -59,7 +60,9 @@ func newRoot(s *operator.Session) *root {
 		newDemo(s),
 		newMigrate(s),
 		newConfig(s),
+		newProvider(s),
 		newSend(s),
+		newVerify(s),
 		newEvent(s),
 		newAccount(s),
 		newDLQ(s),

@@ -44,6 +44,10 @@ func TestRoot(t *testing.T) {
 			"audit --grace soon":                      "invalid argument",
 			"audit --grace 0s":                        "--grace must be longer than 0",
 			"send shop --repeat 0":                    "--repeat must be at least 1",
+			"verify":                                  "argument SOURCE is missing",
+			"verify shop":                             "--request FILE is missing",
+			"verify shop --request x":                 "name the file with --config",
+			"verify shop --request x --at soon":       "--at \"soon\" is neither",
 			"dlq show x":                              `"x" is not a sequence`,
 			"event export --since x":                  "is neither a time",
 			"account statement a --limit 1000000":     "--limit must be from 1 to 10000",
@@ -59,6 +63,10 @@ func TestRoot(t *testing.T) {
 			"replay --from-seq 1 --rate 0":            "--rate must be from 1",
 			"replay --from-seq 1":                     "name the file with --config",
 			"replay 5":                                "unknown command",
+			"provider show":                           "argument NAME is missing",
+			"provider show strpie":                    `provider "strpie" is unknown; did you mean "stripe"?`,
+			"provider show acme":                      "provider list` shows those there are",
+			"provider list x":                         "unknown command",
 		} {
 			_, err := call(t, strings.Fields(line)...)
 			require.ErrorContains(t, err, text, line)

@@ -6,14 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
-	"net/netip"
 	"net/url"
-	"syscall"
 	"time"
 
 	"github.com/onceledger/onceledger/internal/config"
+	"github.com/onceledger/onceledger/internal/outbound"
 	"github.com/onceledger/onceledger/internal/telemetry"
 )
 
@@ -24,46 +22,17 @@ const (
 	maxAnswer = 4 << 10
 )
 
-// errAddress is an address that alerts may not be sent to.
-var errAddress = errors.New("address is not public; set alerts.network to private where that is meant")
-
-// newClient returns a client that follows no redirect, knows no proxy, and
-// dials only addresses that cfg allows: whatever a name resolves to is looked at
-// when it is dialled.
+// newClient returns a client that goes where cfg allows and nowhere else.
 func newClient(cfg config.Alerts) *http.Client {
 	target, _ := url.Parse(cfg.URL.Reveal()) // the configuration has checked it
-	local := target != nil && config.Loopback(target.Hostname())
-	dialer := &net.Dialer{Timeout: postTimeout, Control: func(_, address string, _ syscall.RawConn) error {
-		return allowed(address, local, cfg.Network == "private")
-	}}
-	return &http.Client{
-		Timeout:       postTimeout,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		Transport: &http.Transport{
-			DialContext: dialer.DialContext, TLSHandshakeTimeout: postTimeout, ForceAttemptHTTP2: true,
-			MaxIdleConns: 1, IdleConnTimeout: time.Minute, MaxResponseHeaderBytes: maxAnswer,
-		},
-	}
-}
-
-// shared is the address space of carriers (RFC 6598), which is not public either.
-var shared = netip.MustParsePrefix("100.64.0.0/10")
-
-func allowed(address string, local, private bool) error {
-	at, err := netip.ParseAddrPort(address)
-	if err != nil {
-		return fmt.Errorf("read address: %w", err)
-	}
-	ip := at.Addr().Unmap()
+	reach := outbound.Public
 	switch {
-	case local && ip.IsLoopback():
-		return nil
-	case local, ip.IsLoopback(), !ip.IsGlobalUnicast(): // also link-local: the metadata of clouds
-		return errAddress
-	case private, !ip.IsPrivate() && !shared.Contains(ip):
-		return nil
+	case target != nil && config.Loopback(target.Hostname()):
+		reach = outbound.Loopback
+	case cfg.Network == "private":
+		reach = outbound.Private
 	}
-	return errAddress
+	return outbound.Client(outbound.Options{Reach: reach, Timeout: postTimeout})
 }
 
 // post sends a conflict once. Its errors do not show the URL.
@@ -72,7 +41,7 @@ func (s *Sender) post(ctx context.Context, l *letter) error {
 	if err != nil {
 		return fmt.Errorf("write alert: %w", err)
 	}
-	header, err := s.signer.Sign(body, l.id, time.Now())
+	signed, err := s.signer.Sign(body, l.id, time.Now())
 	if err != nil {
 		return fmt.Errorf("sign alert: %w", err)
 	}
@@ -80,15 +49,14 @@ func (s *Sender) post(ctx context.Context, l *letter) error {
 	if err != nil {
 		return errors.New("build request: alerts.url is not usable")
 	}
-	request.Header = header
+	request.Header = signed.Header
 	request.Header.Set("User-Agent", "onceledger/"+telemetry.Version())
 	response, err := s.client.Do(request)
 	if err != nil {
-		var parts *url.Error
-		if errors.As(err, &parts) {
-			err = parts.Err
+		if errors.Is(err, outbound.ErrAddress) {
+			return fmt.Errorf("post alert: %w: it is not public; set alerts.network to private where that is meant", outbound.ErrAddress)
 		}
-		return fmt.Errorf("post alert: %w", err)
+		return fmt.Errorf("post alert: %w", outbound.WithoutURL(err))
 	}
 	defer response.Body.Close()
 	_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, maxAnswer)) // the status says it all

@@ -7,8 +7,8 @@
 //
 //	cat, err := catalog.Load(config.Path("", os.LookupEnv), os.LookupEnv)
 //	source, ok := cat.Sources["stripe"]
-//	err = source.Verify(r.Header, body, time.Now())
-//	decision := source.Rules.Decide(source.Event(r.Header, body, time.Now()))
+//	err = source.Verify(ctx, request, time.Now())
+//	decision := source.Rules.Decide(source.Events(request, time.Now())[0])
 package catalog
 
 import (
@@ -17,6 +17,7 @@ import (
 	"strings"
 
 	"github.com/onceledger/onceledger/internal/config"
+	"github.com/onceledger/onceledger/internal/fetch"
 	"github.com/onceledger/onceledger/internal/provider"
 	"github.com/onceledger/onceledger/internal/rules"
 	"github.com/onceledger/onceledger/pkg/ledger"
@@ -34,7 +35,7 @@ type Catalog struct {
 	accounts []config.Account // longest match first
 }
 
-// Source is one webhook endpoint: its provider's Verify, Event, Ack and the
+// Source is one webhook endpoint: its provider's Verify, Events, Ack and the
 // like, and the rules that make transfers of its events.
 type Source struct {
 	*provider.Source
@@ -42,6 +43,8 @@ type Source struct {
 	Rules  *rules.Set
 	// Retry is the source's own budget, or else the global one.
 	Retry config.Retry
+	// Fetch asks the provider's API for what a notice only hints at; nil: nobody does.
+	Fetch *fetch.Client
 }
 
 // Load reads and compiles the file at path; env is os.LookupEnv outside of
@@ -60,6 +63,10 @@ func Load(path string, env func(string) (string, bool)) (*Catalog, error) {
 	}
 	for _, src := range cfg.Sources {
 		source, found := compile(src, c.Assets, faults)
+		if src.Fetch != nil && !settingsAtFault(src, faults) {
+			client, wrong := fetch.New(src, cfg.Receiver.MaxBody)
+			source.Fetch, found = client, append(found, wrong...)
+		}
 		faults = append(faults, placed(cfg, src, found)...)
 		source.Retry = cfg.Retry
 		if src.Retry != nil {

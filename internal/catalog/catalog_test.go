@@ -122,10 +122,10 @@ func TestRulesKnowTheirProvider(t *testing.T) {
 	require.NoError(t, err)
 	source, now := cat.Sources["stripe"], time.Unix(1_700_000_000, 0)
 	decide := func(body string) rules.Decision {
-		header, err := source.Sign([]byte(body), "", now)
+		request, err := source.Sign([]byte(body), "", now)
 		require.NoError(t, err)
-		require.NoError(t, source.Verify(header, []byte(body), now))
-		return source.Rules.Decide(source.Event(header, []byte(body), now))
+		require.NoError(t, source.Verify(t.Context(), request, now))
+		return source.Rules.Decide(source.Events(request, now)[0])
 	}
 	const body = `{"id":"evt_1","object":"event","livemode":true,"created":1700000000,"type":"charge.succeeded",
 		"data":{"object":{"id":"ch_1","status":"succeeded","customer":"cus_1","amount":1999,"currency":"usd"}}}`

@@ -24,6 +24,7 @@ func compile(src config.Source, assets *ledger.Assets, known config.Faults) (*So
 			preset.FingerprintPaths = source.FingerprintPaths()
 			preset.LowerCurrency = source.LowerCurrency()
 			preset.HasMode = source.HasMode()
+			preset.View = source.View
 		}
 	}
 	var found []config.Fault

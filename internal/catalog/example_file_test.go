@@ -41,13 +41,13 @@ func TestTheExampleDecides(t *testing.T) {
 			want: []ledger.Transfer{{Debit: "shop:receivable", Credit: "wallet:u_1", Asset: "USD", Amount: 1999}}},
 	} {
 		source, body := cat.Sources[tc.source], []byte(tc.body)
-		header, err := source.Sign(body, "delivery-1", now)
+		request, err := source.Sign(body, "delivery-1", now)
 		require.NoError(t, err)
 		if tc.event != "" {
-			header.Set("X-GitHub-Event", tc.event)
+			request.Header.Set("X-GitHub-Event", tc.event)
 		}
-		require.NoError(t, source.Verify(header, body, now))
-		decision := source.Rules.Decide(source.Event(header, body, now))
+		require.NoError(t, source.Verify(t.Context(), request, now))
+		decision := source.Rules.Decide(source.Events(request, now)[0])
 		require.NoError(t, decision.Err, tc.body)
 		require.Len(t, decision.Transfers, len(tc.want), tc.body)
 		for i, got := range decision.Transfers {

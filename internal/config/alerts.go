@@ -14,15 +14,15 @@ const (
 	maxAlertSecret = 64
 )
 
-// checkAlertURL wants https, or http to this machine. Its errors do not show
-// the URL, which may hold a token.
-func checkAlertURL(text string) error {
+// checkOutbound wants a URL that requests are sent to: https, or http to this
+// machine. Its errors do not show the URL, which may hold a token.
+func checkOutbound(text string) error {
 	u, err := url.Parse(text)
 	switch {
 	case err != nil || u.Host == "":
 		return errors.New("is not a URL like https://host/path")
 	case u.User != nil:
-		return errors.New("holds a user or a password; alerts are signed instead")
+		return errors.New("holds a user or a password, which are not sent")
 	case u.Scheme == "https", u.Scheme == "http" && Loopback(u.Hostname()):
 		return nil
 	}

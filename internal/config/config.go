@@ -168,6 +168,19 @@ type Source struct {
 	Tolerance time.Duration
 	// HMAC configures provider "hmac"; nil for others.
 	HMAC *HMAC
+	// URL is the address as it is registered with the provider, where that signs it.
+	URL Text
+	// PublicKeys are PEM blocks, or base64 of their content: what the provider
+	// publishes to verify its signatures.
+	PublicKeys []Text
+	// VerifyToken is what the provider sends back when it registers the endpoint.
+	VerifyToken Secret
+	// Audience is who the provider's tokens must be for.
+	Audience Text
+	// ServiceAccount is the e-mail address of who pushes, where tokens name it.
+	ServiceAccount Text
+	// WebhookID is the id of the endpoint at the provider, where that signs it.
+	WebhookID Text
 	// ID, Type, Time and Account say where a generic source keeps them:
 	// "header:X-Name" or "body:path.to.member".
 	ID, Type, Time, Account, LiveMode Text
@@ -175,6 +188,9 @@ type Source struct {
 	Fingerprint []Text
 	// Retry is the source's own budget, complete; nil keeps Config.Retry.
 	Retry *Retry
+	// Fetch says how to ask the provider's API for what its notices only hint at;
+	// nil: they are parked.
+	Fetch *Fetch
 	Rules []Rule
 	Pos   Pos
 }
@@ -191,6 +207,17 @@ type HMAC struct {
 	TimestampHeader string
 	// IDHeader carries {id}; needed where Content has {id}.
 	IDHeader string
+}
+
+// Fetch is access to a provider's API.
+type Fetch struct {
+	// URL replaces the provider's own; https, or http to this machine.
+	URL Text
+	// Token lets requests in: an API key, or the JSON key of a service account.
+	Token Secret
+	// Timeout bounds one request. Default 5s.
+	Timeout time.Duration
+	Pos     Pos
 }
 
 // Rule says which transfers arise from the events that When selects.

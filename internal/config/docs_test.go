@@ -83,7 +83,7 @@ func TestDocumentedDefaultsAreTheDefaults(t *testing.T) {
 		require.Equal(t, defaults(), c, yaml)
 	}
 
-	const source = "sources: {name: {provider: x, secret: long-enough, hmac: {header: X}}}"
+	const source = "sources: {name: {provider: x, secret: long-enough, hmac: {header: X}, fetch: {token: t}}}"
 	bare, faults := decode([]byte(source), env)
 	require.Empty(t, faults)
 	for path, r := range documented(t) {
@@ -96,6 +96,9 @@ func TestDocumentedDefaultsAreTheDefaults(t *testing.T) {
 		if key, hmac := strings.CutPrefix(key, "hmac."); hmac {
 			yaml = strings.Replace(source, "header:", fmt.Sprintf("%s: %q, header:", key, strings.TrimSuffix(standard, "`")), 1)
 		}
+		if key, fetch := strings.CutPrefix(key, "fetch."); fetch {
+			yaml = strings.Replace(source, "token:", fmt.Sprintf("%s: %q, token:", key, strings.TrimSuffix(standard, "`")), 1)
+		}
 		c, faults := decode([]byte(yaml), env)
 		require.Empty(t, faults, yaml)
 		got, want := c.Sources[0], bare.Sources[0]
@@ -103,6 +106,7 @@ func TestDocumentedDefaultsAreTheDefaults(t *testing.T) {
 		require.Equal(t, want.Unmatched, got.Unmatched)
 		require.Equal(t, want.HMAC.Content.Value, got.HMAC.Content.Value)
 		require.Equal(t, want.HMAC.Encoding, got.HMAC.Encoding)
+		require.Equal(t, want.Fetch.Timeout, got.Fetch.Timeout)
 		require.Equal(t, want.HMAC.Algorithm, got.HMAC.Algorithm)
 	}
 }
@@ -173,6 +177,15 @@ func TestBoundsHold(t *testing.T) {
 		"database: {url: 'postgres://a b'}":                                                                false,
 		"assets: [{code: GEMS, exponent: 18}]":                                                             true,
 		"assets: [{code: GEMS, exponent: 19}]":                                                             false,
+		"sources: {s: {provider: x, secret: y, fetch: {token: t}}}":                                        true,
+		"sources: {s: {provider: x, secret: y, fetch: {token: t, url: 'https://a.b/c', timeout: 100ms}}}":  true,
+		"sources: {s: {provider: x, secret: y, fetch: {token: t, url: 'http://127.0.0.1:1'}}}":             true,
+		"sources: {s: {provider: x, secret: y, fetch: {}}}":                                                false,
+		"sources: {s: {provider: x, secret: y, fetch: {token: ''}}}":                                       false,
+		"sources: {s: {provider: x, secret: y, fetch: {token: t, url: 'http://a.b/c'}}}":                   false,
+		"sources: {s: {provider: x, secret: y, fetch: {token: t, url: 'https://u:p@a.b/c'}}}":              false,
+		"sources: {s: {provider: x, secret: y, fetch: {token: t, timeout: 99ms}}}":                         false,
+		"sources: {s: {provider: x, secret: y, fetch: {token: t, timeout: 31s}}}":                          false,
 		"sources: {s: {provider: x, secret: y, tolerance: 24h}}":                                           true,
 		"sources: {s: {provider: x, secret: y, tolerance: 25h}}":                                           false,
 		"sources: {s: {provider: x, secret: y, operation_scope: 'A B'}}":                                   false,

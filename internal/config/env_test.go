@@ -48,19 +48,23 @@ func TestAWrongVariableIsNamedAndNotShown(t *testing.T) {
 		faults(t, "", env("DATABASE_URL", "mysql://user:hunter2@db")))
 }
 
-func TestVariablesAreExpandedInSecretsAndURLsOnly(t *testing.T) {
+func TestVariablesAreExpandedInSecretsKeysAndURLsOnly(t *testing.T) {
 	t.Parallel()
 	vars := env("PORT", "8080", "HOST", "db", "A", "one", "B", "${C}")
-	require.Equal(t, []string{"1:21: receiver.listen: variables are expanded in secrets and URLs only"},
+	require.Equal(t, []string{"1:21: receiver.listen: variables are expanded in secrets, public keys and URLs only"},
 		faults(t, "receiver: {listen: '127.0.0.1:${PORT}'}\n", vars))
 
 	cfg, err := config.Load(write(t, `
 database: {url: "postgres://${HOST}:5432/${HOST}"}
-sources: {s: {provider: stripe, secret: "$x-${A}-${B}", rules: [{when: "'${A}' != ''", transfers: []}]}}
+sources: {s: {provider: stripe, secret: "$x-${A}-${B}", public_keys: ["${A}${B}"], audience: "${A}", rules: [{when: "'${A}' != ''", transfers: []}]}}
 `), vars)
 	require.NoError(t, err)
 	require.Equal(t, "postgres://db:5432/db", cfg.Database.URL.Reveal())
 	// What a variable holds is not expanded again, and a lone $ is a $.
 	require.Equal(t, "$x-one-${C}", cfg.Sources[0].Secrets[0].Reveal())
+	require.Equal(t, "one${C}", cfg.Sources[0].PublicKeys[0].Value)
+	require.Equal(t, "${A}", cfg.Sources[0].Audience.Value)
 	require.Equal(t, "'${A}' != ''", cfg.Sources[0].Rules[0].When.Value)
+	require.Equal(t, []string{"1:59: sources.s.public_keys[0]: variable GONE is not set or empty"},
+		faults(t, `sources: {s: {provider: wise, audience: a, public_keys: ["${GONE}"]}}`, vars))
 }

@@ -131,7 +131,7 @@ func (r *reader) object(v value, keys keys) map[string]Pos {
 	if !r.each(v, func(name string, item value) {
 		field, known := keys[name]
 		if !known {
-			r.fault(item.at, v.path, "unknown key %q%s", name, didYouMean(name, slices.Sorted(maps.Keys(keys))))
+			r.fault(item.at, v.path, "unknown key %q%s", name, DidYouMean(name, slices.Sorted(maps.Keys(keys))))
 			return
 		}
 		seen[name] = item.at

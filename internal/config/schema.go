@@ -72,7 +72,7 @@ func fileKeys(c *Config) keys {
 				func(s string) { c.Redis.URL = NewSecret(s) }),
 		}),
 		"alerts": mapping(keys{
-			"url":     setting("ALERTS_URL", true, checkAlertURL, func(s string) { c.Alerts.URL = NewSecret(s) }),
+			"url":     setting("ALERTS_URL", true, checkOutbound, func(s string) { c.Alerts.URL = NewSecret(s) }),
 			"secret":  setting("ALERTS_SECRET", true, checkAlertSecret, func(s string) { c.Alerts.Secret = NewSecret(s) }),
 			"network": oneOf(&c.Alerts.Network, "public", "private"),
 		}),

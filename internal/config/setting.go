@@ -130,7 +130,7 @@ func oneOf(target *string, words ...string) field {
 				return
 			}
 			if !slices.Contains(words, t.Value) {
-				r.fault(t.Pos, v.path, "%q is not %s%s", t.Value, want, didYouMean(t.Value, words))
+				r.fault(t.Pos, v.path, "%q is not %s%s", t.Value, want, DidYouMean(t.Value, words))
 				return
 			}
 			*target = t.Value
@@ -195,7 +195,7 @@ func setting(env string, expand bool, check func(string) error, set func(string)
 func checkAddress(address string) error {
 	_, port, err := net.SplitHostPort(address)
 	if strings.Contains(address, "${") {
-		return errors.New("variables are expanded in secrets and URLs only")
+		return errors.New("variables are expanded in secrets, public keys and URLs only")
 	}
 	if err != nil {
 		return fmt.Errorf("%q is not host:port, for example 127.0.0.1:8080", address)

@@ -39,6 +39,12 @@ func sourceKeys(s *Source) keys {
 		"unmatched":       oneOf(&s.Unmatched, "ignore", "park"),
 		"tolerance":       duration(&s.Tolerance, time.Second, 24*time.Hour),
 		"hmac":            hmac(&s.HMAC),
+		"url":             text(&s.URL),
+		"public_keys":     publicKeys(&s.PublicKeys),
+		"verify_token":    verifyToken(&s.VerifyToken),
+		"audience":        text(&s.Audience),
+		"service_account": text(&s.ServiceAccount),
+		"webhook_id":      text(&s.WebhookID),
 		"id":              text(&s.ID),
 		"type":            text(&s.Type),
 		"time":            text(&s.Time),
@@ -46,6 +52,7 @@ func sourceKeys(s *Source) keys {
 		"live_mode":       text(&s.LiveMode),
 		"fingerprint":     texts(&s.Fingerprint),
 		"retry":           retryOverride(&s.Retry),
+		"fetch":           fetch(&s.Fetch),
 		"rules":           items(&s.Rules, maxRules, ruleKeys),
 	}
 }
@@ -60,10 +67,29 @@ func checkSource(r *reader, v value, seen map[string]Pos) {
 	switch {
 	case one && many:
 		r.fault(at, v.path, "secret and secrets are both given; write all into secrets")
-	case !one && !many:
+	case !one && !many && !publicly(seen):
 		// Without a secret anybody could sign.
 		r.fault(v.at, v.path, `key "secrets" is missing`)
 	}
+}
+
+// publicly reports whether the source says how else its provider is known: by
+// a key that is no secret. Whether that is enough is for the provider to say.
+func publicly(seen map[string]Pos) bool {
+	for _, key := range []string{"public_keys", "audience", "webhook_id"} {
+		if _, ok := seen[key]; ok {
+			return true
+		}
+	}
+	return false
+}
+
+func verifyToken(target *Secret) field {
+	return field{read: func(r *reader, v value) {
+		if s, ok := r.secret(v); ok {
+			*target = s
+		}
+	}}
 }
 
 func oneSecret(target *[]Secret) field {
@@ -102,6 +128,21 @@ func texts(target *[]Text) field {
 	}}
 }
 
+// publicKeys is texts that may stand in variables, as secrets do.
+func publicKeys(target *[]Text) field {
+	return field{read: func(r *reader, v value) {
+		r.list(v, maxPaths, func(item value) {
+			t, ok := r.text(item, false)
+			if !ok {
+				return
+			}
+			if t.Value, ok = r.expand(t, item.path); ok {
+				*target = append(*target, t)
+			}
+		})
+	}}
+}
+
 func hmac(target **HMAC) field {
 	schema := func(h *HMAC) keys {
 		return keys{
@@ -123,6 +164,51 @@ func hmac(target **HMAC) field {
 		},
 		under: func() keys { return schema(&HMAC{}) },
 	}
+}
+
+func fetch(target **Fetch) field {
+	schema := func(f *Fetch) keys {
+		return keys{
+			"url":     httpURL(&f.URL),
+			"token":   secretField(&f.Token).require(),
+			"timeout": duration(&f.Timeout, 100*time.Millisecond, 30*time.Second),
+		}
+	}
+	return field{
+		read: func(r *reader, v value) {
+			f := Fetch{Timeout: 5 * time.Second, Pos: v.at}
+			if r.object(v, schema(&f)) != nil {
+				*target = &f
+			}
+		},
+		under: func() keys { return schema(&Fetch{}) },
+	}
+}
+
+// httpURL is https, or http to this machine, without a user.
+func httpURL(target *Text) field {
+	return field{read: func(r *reader, v value) {
+		t, ok := r.text(v, false)
+		if !ok {
+			return
+		}
+		if t.Value, ok = r.expand(t, v.path); !ok {
+			return
+		}
+		if err := checkOutbound(t.Value); err != nil {
+			r.fault(t.Pos, v.path, "%s", err)
+			return
+		}
+		*target = t
+	}}
+}
+
+func secretField(target *Secret) field {
+	return field{read: func(r *reader, v value) {
+		if s, ok := r.secret(v); ok {
+			*target = s
+		}
+	}}
 }
 
 // retryOverride leaves what is not given at zero until the whole file is read.

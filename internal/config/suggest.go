@@ -5,8 +5,8 @@ import "fmt"
 // maxTypos is how far a word may be from the one that was meant.
 const maxTypos = 2
 
-// didYouMean returns "; did you mean …?" where one of words is close to word.
-func didYouMean(word string, words []string) string {
+// DidYouMean returns "; did you mean …?" where one of words is close to word.
+func DidYouMean(word string, words []string) string {
 	best, found := min(maxTypos, len(word)/2)+1, ""
 	for _, candidate := range words {
 		if d := distance(word, candidate); d < best {

@@ -114,7 +114,7 @@ func (s *sender) post(ctx context.Context, d delivery) (status int, wait time.Du
 	if d.forged {
 		signed = d.event.contents[0].bytes()
 	}
-	header, err := s.cat.Sources[d.event.source].Sign(signed, d.event.id, time.Now())
+	signature, err := s.cat.Sources[d.event.source].Sign(signed, d.event.id, time.Now())
 	if err != nil {
 		return 0, sendPause, err
 	}
@@ -122,7 +122,7 @@ func (s *sender) post(ctx context.Context, d delivery) (status int, wait time.Du
 	if err != nil {
 		return 0, sendPause, err
 	}
-	request.Header = header
+	request.Header = signature.Header
 	response, err := s.client.Do(request)
 	if err != nil {
 		return 0, sendPause, err

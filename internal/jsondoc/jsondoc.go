@@ -37,6 +37,10 @@ var (
 	ErrAmbiguous = errors.New("repeated member name")
 	// ErrDepth is a document that nests deeper than MaxDepth.
 	ErrDepth = errors.New("JSON nests too deeply")
+	// ErrNoArray is a document without the array whose elements are asked for.
+	ErrNoArray = errors.New("no such array")
+	// ErrMany is an array of more elements than are asked for.
+	ErrMany = errors.New("too many elements")
 )
 
 // Number is a JSON number that is not an int64: the text exactly as it was
@@ -60,18 +64,13 @@ type Unstorable string
 func Scan(data []byte, keep *Paths) (any, error) {
 	s := scanners.Get().(*scanner)
 	defer s.release()
-	s.data = data
-	if len(data) >= 3 && data[0] == 0xEF && data[1] == 0xBB && data[2] == 0xBF {
-		s.pos = 3
-	}
-	s.space()
+	s.start(data)
 	v, err := s.value(keep)
 	if err != nil {
 		return nil, err
 	}
-	s.space()
-	if s.pos < len(data) {
-		return nil, s.unexpected("after the document")
+	if err := s.end(); err != nil {
+		return nil, err
 	}
 	return v, nil
 }

@@ -13,6 +13,8 @@ type scanner struct {
 
 	// members is a stack: the names seen so far in every open object.
 	members []member
+	// repeats lets names be repeated: they are somebody else's to compare.
+	repeats bool
 }
 
 // scanners are kept for their stack of members.
@@ -28,6 +30,24 @@ func (s *scanner) release() {
 	clear(s.members[:cap(s.members)])
 	*s = scanner{members: s.members[:0]}
 	scanners.Put(s)
+}
+
+// start steps over a byte order mark and space, to the document.
+func (s *scanner) start(data []byte) {
+	s.data = data
+	if len(data) >= 3 && data[0] == 0xEF && data[1] == 0xBB && data[2] == 0xBF {
+		s.pos = 3
+	}
+	s.space()
+}
+
+// end checks that nothing but space follows the document.
+func (s *scanner) end() error {
+	s.space()
+	if s.pos < len(s.data) {
+		return s.unexpected("after the document")
+	}
+	return nil
 }
 
 // value reads the value at pos and builds what keep names of it.
@@ -83,7 +103,7 @@ func (s *scanner) object(keep *Paths) (any, error) {
 			return nil, err
 		}
 		name := decodeName(raw, plain)
-		if !set.add(s, name) {
+		if !s.repeats && !set.add(s, name) {
 			return nil, fmt.Errorf("%w: %q at byte %d", ErrAmbiguous, clip(name), at)
 		}
 		if !s.next(':') {

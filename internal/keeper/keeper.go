@@ -118,9 +118,18 @@ func (k *keeper) keep(ctx context.Context) {
 }
 
 func (k *keeper) bounded(ctx context.Context) (more bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, roundLimit)
-	defer cancel()
+	ctx, end := limited(ctx, roundLimit)
+	defer end()
 	return k.round(ctx)
+}
+
+// limited returns a context that ends after d and has no deadline: for the client
+// of the broker a deadline replaces its own limit, of one answer, so that an answer
+// which is lost would cost all of d.
+func limited(ctx context.Context, d time.Duration) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	timer := time.AfterFunc(d, func() { cancel(context.DeadlineExceeded) })
+	return ctx, func() { timer.Stop(); cancel(nil) }
 }
 
 // round is one look at everything. More says that there is more to do at once.

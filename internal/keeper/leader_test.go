@@ -1,10 +1,15 @@
 package keeper_test
 
 import (
+	"context"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
+
+	"github.com/onceledger/onceledger/internal/keeper"
 )
 
 func TestOneLeads(t *testing.T) {
@@ -56,5 +61,36 @@ func TestErrorsDoNotEndIt(t *testing.T) {
 	s.exec(`ALTER TABLE audit_marks RENAME TO audit_marks_away`)
 	k.until("an error", func(r round) bool { return r.err != nil })
 	s.exec(`ALTER TABLE audit_marks_away RENAME TO audit_marks`)
+	k.clean()
+}
+
+// deaf loses one answer of the broker, as its death does: the client waits for it
+// for as long as it does for any, unless the caller has set a deadline of his own.
+type deaf struct {
+	jetstream.JetStream
+	lose atomic.Bool
+}
+
+func (d *deaf) Stream(ctx context.Context, name string) (jetstream.Stream, error) {
+	if !d.lose.CompareAndSwap(true, false) {
+		return d.JetStream.Stream(ctx, name)
+	}
+	if _, own := ctx.Deadline(); !own {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, 100*time.Millisecond)
+		defer cancel()
+	}
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// A lost answer costs the wait for that answer, and not the time of a round.
+func TestALostAnswerDoesNotHoldUpTheRounds(t *testing.T) {
+	s := newSystem(t, "64MiB")
+	broker := &deaf{JetStream: s.js}
+	k := s.keep(func(o *keeper.Options) { o.JS = broker })
+	k.clean()
+	broker.lose.Store(true)
+	k.until("a lost answer", func(r round) bool { return r.err != nil })
 	k.clean()
 }

@@ -10,13 +10,14 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"os"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/onceledger/onceledger/internal/catalog"
 	"github.com/onceledger/onceledger/internal/exit"
+	"github.com/onceledger/onceledger/internal/provider"
+	"github.com/onceledger/onceledger/pkg/dlq"
 )
 
 const (
@@ -29,9 +30,10 @@ const (
 // Sending says what to send and where.
 type Sending struct {
 	Source string
-	// Body is a file with the body, "-" for standard input; empty makes a Sample.
-	Body   string
-	Sample Sample
+	// Body is a file with the body, "-" for standard input; empty makes the Sample.
+	Body string
+	// Sample is what a made-up event is to hold; At is set here.
+	Sample provider.Sample
 	// URL of the receiver; empty takes the stack's or the configuration's.
 	URL string
 	// Repeat is how often the same bytes are sent, at least once.
@@ -68,12 +70,12 @@ func Send(ctx context.Context, s *Session, in io.Reader, sending Sending) error 
 	if err != nil {
 		return err
 	}
-	header, err := sign(src, event)
+	request, err := sign(src, event)
 	if err != nil {
 		return err
 	}
 	// The id as the receiver keys it: it may stand in a body that came from a file.
-	as := src.Event(header, event.body, time.Now())
+	as := src.Events(request, time.Now())[0]
 	if as.Fault == "" {
 		event.key = as.ID
 	}
@@ -95,29 +97,15 @@ func Send(ctx context.Context, s *Session, in io.Reader, sending Sending) error 
 	}
 	switch {
 	case s.JSON:
+	case as.Fault == string(dlq.NeedsFetch):
+		fmt.Fprintf(s.Out, "\nit says what to look up and no more (%s): without fetch: in its source it will be parked: %s dlq list --source %s%s\n",
+			as.Fault, s.command(), sending.Source, s.where())
 	case event.key == "":
 		fmt.Fprintf(s.Out, "\nits id cannot be read (%s), so it will be parked: %s dlq list --source %s%s\n", as.Fault, s.command(), sending.Source, s.where())
 	default:
 		fmt.Fprintf(s.Out, "\nwhat became of it: %s event show %s %s%s\n", s.command(), sending.Source, printable(event.key), s.where())
 	}
 	return nil
-}
-
-// event makes the event to send: a file's bytes, or a sample.
-func (sending *Sending) event(in io.Reader, src *catalog.Source) (*sampled, error) {
-	event, err := sending.Sample.build(src, time.Now())
-	if err != nil || sending.Body == "" {
-		return event, err
-	}
-	if sending.Body == "-" {
-		event.body, err = io.ReadAll(in)
-	} else {
-		event.body, err = os.ReadFile(sending.Body)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read body: %w", err)
-	}
-	return event, nil
 }
 
 // target is the source's webhook address.
@@ -154,30 +142,31 @@ func (s *Session) target(sending Sending, cat *catalog.Catalog) (string, error) 
 	return u.JoinPath("webhooks", sending.Source).String(), nil
 }
 
-// sign returns the request's headers.
-func sign(src *catalog.Source, event *sampled) (http.Header, error) {
-	header, err := src.Sign(event.body, event.id, time.Now())
+// sign returns the request as the provider would send it now.
+func sign(src *catalog.Source, event *sampled) (provider.Request, error) {
+	request, err := src.Sign(event.body, event.id, time.Now())
 	if err != nil {
-		return nil, err
+		return provider.Request{}, err
 	}
-	for name, value := range event.header {
-		header.Set(name, value)
-	}
-	return header, nil
+	maps.Copy(request.Header, event.header)
+	return request, nil
 }
 
 func post(ctx context.Context, target string, src *catalog.Source, event *sampled) (*Sent, error) {
 	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
 	defer cancel()
-	header, err := sign(src, event)
+	signed, err := sign(src, event)
 	if err != nil {
 		return nil, err
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, target, bytes.NewReader(event.body))
+	if signed.Query != "" {
+		target += "?" + signed.Query
+	}
+	req, err := http.NewRequestWithContext(ctx, signed.Method, target, bytes.NewReader(signed.Body))
 	if err != nil {
 		return nil, err
 	}
-	req.Header = header
+	req.Header = signed.Header
 	client := &http.Client{
 		Transport: &http.Transport{DisableKeepAlives: true},
 		// A webhook sender follows no redirect: it would lose the body.
@@ -198,7 +187,7 @@ func post(ctx context.Context, target string, src *catalog.Source, event *sample
 		return nil, fmt.Errorf("read answer: %w", err)
 	}
 	return &Sent{
-		URL: target, EventID: event.key, Bytes: len(event.body),
+		URL: target, EventID: event.key, Bytes: len(signed.Body),
 		Status: res.StatusCode, Answer: string(answer), Seconds: time.Since(began).Seconds(),
 	}, nil
 }

@@ -11,13 +11,14 @@ import (
 
 	"github.com/onceledger/onceledger/internal/exit"
 	"github.com/onceledger/onceledger/internal/operator"
+	"github.com/onceledger/onceledger/internal/provider"
 	"github.com/onceledger/onceledger/pkg/envelope"
 )
 
 func TestSend(t *testing.T) {
 	s := newSystem(t)
 	var got []*envelope.Event
-	server := receiver(t, s.cat, func(e *envelope.Event) { got = append(got, e) })
+	server := standIn(t, s.cat, func(e *envelope.Event) { got = append(got, e) })
 	send := func(sending operator.Sending) (string, error) {
 		got = nil
 		if sending.URL == "" {
@@ -40,18 +41,18 @@ func TestSend(t *testing.T) {
 		}
 	})
 	t.Run("the same id is the same bytes, as often as asked", func(t *testing.T) {
-		_, err := send(operator.Sending{Source: "stripe", Sample: operator.Sample{ID: "evt_1", Amount: "2500", Currency: "usd"}, Repeat: 3})
+		_, err := send(operator.Sending{Source: "stripe", Sample: provider.Sample{ID: "evt_1", Amount: "2500", Currency: "usd"}, Repeat: 3})
 		require.NoError(t, err)
 		require.Len(t, got, 3)
 		require.Equal(t, got[0].Data, got[2].Data)
-		require.Contains(t, string(got[0].Data), `"amount": 2500`)
+		require.Contains(t, string(got[0].Data), `"amount":2500`)
 		require.Equal(t, "evt_1", got[0].ID)
 	})
 	t.Run("members can be set", func(t *testing.T) {
-		_, err := send(operator.Sending{Source: "shop", Sample: operator.Sample{ID: "e", Type: "paid", Set: []string{"to=purse:b", "deep.n=7"}}})
+		_, err := send(operator.Sending{Source: "shop", Sample: provider.Sample{ID: "e", Type: "paid", Set: []string{"to=purse:b", "deep.n=7"}}})
 		require.NoError(t, err)
-		require.Contains(t, string(got[0].Data), `"to": "purse:b"`)
-		require.Contains(t, string(got[0].Data), `"n": 7`)
+		require.Contains(t, string(got[0].Data), `"to":"purse:b"`)
+		require.Contains(t, string(got[0].Data), `"n":7`)
 		require.Equal(t, "paid", got[0].Type)
 	})
 	t.Run("a body comes from a file or standard input, byte for byte", func(t *testing.T) {
@@ -65,6 +66,29 @@ func TestSend(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "evt_stdin", got[0].ID)
 	})
+	t.Run("what a sample cannot be is a usage error that says what helps", func(t *testing.T) {
+		for text, sending := range map[string]operator.Sending{
+			"--set: \"x\" is not path=value":                                          {Source: "shop", Sample: provider.Sample{Set: []string{"x"}}},
+			"--amount: \"1,5\" is not a number":                                       {Source: "shop", Sample: provider.Sample{Amount: "1,5"}},
+			"--currency: the sample has no member for it; name the member with --set": {Source: "pages", Sample: provider.Sample{Currency: "EUR"}},
+			"what --body names is sent as it is":                                      {Source: "shop", Body: "-", Sample: provider.Sample{Set: []string{"a=1"}}},
+			"--type stands in the body":                                               {Source: "shop", Body: "-", Sample: provider.Sample{Type: "paid"}},
+			"this body is XML, whose members cannot be set":                           {Source: "xml", Sample: provider.Sample{Type: "FAIL"}},
+			"send a file with --body":                                                 {Source: "xml", Sample: provider.Sample{Set: []string{"a=1"}}},
+		} {
+			out, err := send(sending)
+			require.ErrorContains(t, err, text)
+			require.Equal(t, exit.Usage, exit.Code(err), text)
+			require.Empty(t, out)
+		}
+		require.Empty(t, got)
+	})
+	t.Run("a body of one's own has the type that is a header's", func(t *testing.T) {
+		_, err := send(operator.Sending{Source: "pages", Body: "-", Sample: provider.Sample{Type: "push"}})
+		require.NoError(t, err)
+		require.Equal(t, "push", got[0].Type)
+		require.JSONEq(t, `{"id":"evt_stdin","type":"x"}`, string(got[0].Data))
+	})
 	t.Run("a refusal is an error, with the answer shown", func(t *testing.T) {
 		out, err := send(operator.Sending{Source: "shop", URL: server.URL + "/webhooks/stripe"})
 		require.EqualError(t, err, "the receiver refused 1 of 1 request")
@@ -77,7 +101,7 @@ func TestSend(t *testing.T) {
 	})
 	t.Run("an unknown source lists the known ones", func(t *testing.T) {
 		_, err := send(operator.Sending{Source: "shup"})
-		require.ErrorContains(t, err, "it has orders, pages, shop, stripe")
+		require.ErrorContains(t, err, "it has orders, pages, shop, stripe, xml")
 		require.Equal(t, exit.Usage, exit.Code(err))
 	})
 }

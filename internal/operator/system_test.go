@@ -25,6 +25,7 @@ import (
 	"github.com/onceledger/onceledger/internal/devstack/stacktest"
 	"github.com/onceledger/onceledger/internal/operator"
 	"github.com/onceledger/onceledger/internal/postgres/pgtest"
+	"github.com/onceledger/onceledger/internal/provider"
 	"github.com/onceledger/onceledger/internal/stream"
 	"github.com/onceledger/onceledger/internal/worker"
 	"github.com/onceledger/onceledger/pkg/envelope"
@@ -72,6 +73,7 @@ sources:
     provider: standard-webhooks
     secret: whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw
     mode: live
+  xml: {provider: wechatpay-v2, secret: key-of-the-merchant}
 `
 
 // system is one test's share of the stack: a schema of its own and empty
@@ -248,18 +250,19 @@ func event(id, typ, body string) *envelope.Event {
 	return &envelope.Event{Source: "shop", ID: id, Type: typ, Time: time.Unix(1_700_000_000, 0), ContentType: "application/json", Data: []byte(body)}
 }
 
-// receiver answers like one: it verifies and counts.
-func receiver(t *testing.T, cat *catalog.Catalog, got func(*envelope.Event)) *httptest.Server {
+// standIn answers like a receiver: it verifies and counts.
+func standIn(t *testing.T, cat *catalog.Catalog, got func(*envelope.Event)) *httptest.Server {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var body bytes.Buffer
 		_, err := body.ReadFrom(r.Body)
 		source := cat.Sources[filepath.Base(r.URL.Path)]
-		if err != nil || source == nil || source.Verify(r.Header, body.Bytes(), time.Now()) != nil {
+		request := provider.Post(r.Header, body.Bytes())
+		if err != nil || source == nil || source.Verify(r.Context(), request, time.Now()) != nil {
 			http.Error(w, "bad signature", http.StatusUnauthorized)
 			return
 		}
-		got(source.Event(r.Header, body.Bytes(), time.Now()))
+		got(source.Events(request, time.Now())[0])
 	}))
 	t.Cleanup(server.Close)
 	return server

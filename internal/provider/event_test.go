@@ -15,7 +15,7 @@ import (
 
 // read returns the event of a body, and shows that it can travel.
 func read(t require.TestingT, s *Source, h http.Header, body string) *envelope.Event {
-	event := s.Event(h, []byte(body), now)
+	event := eventOf(s, h, []byte(body), now)
 	msg, err := event.Msg()
 	require.NoError(t, err)
 	again, err := envelope.Decode(msg.Header, msg.Data)
@@ -186,8 +186,9 @@ func TestGitHubEvent(t *testing.T) {
 	}, event.Header)
 
 	require.Equal(t, "issues", read(t, s, h, `{"zen":"x"}`).Type)
-	require.Equal(t, "bad_json", read(t, s, h, `payload=%7B%7D`).Fault)
-	require.Equal(t, "issues", read(t, s, h, `payload=%7B%7D`).Type)
+	require.Equal(t, "issues.opened", read(t, s, h, `payload=%7B%22action%22%3A%22opened%22%7D`).Type)
+	require.Equal(t, "bad_json", read(t, s, h, `hello`).Fault)
+	require.Equal(t, "issues", read(t, s, h, `hello`).Type)
 
 	h.Add("X-GitHub-Delivery", "another")
 	require.Equal(t, "id_invalid", read(t, s, h, `{}`).Fault)

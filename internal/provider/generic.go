@@ -14,9 +14,14 @@ import (
 // locators name are kept for the rules. Mind that a header is usually not
 // covered by the signature.
 var generic = preset{
-	name:       "hmac",
-	scheme:     genericScheme,
-	customHMAC: true,
+	name:     "hmac",
+	signed:   "a keyed hash, as the hmac: block says",
+	secret:   "the key that you and the sender share",
+	scheme:   genericScheme,
+	uses:     usesHMAC,
+	sample:   `{"amount":19.99,"currency":"EUR","asset":"EUR","user":"user_test","customer":"cus_test","payment_id":"pay_{id}","order_id":"ord_{id}"}`,
+	amount:   []string{"amount"},
+	currency: []string{"currency", "asset"},
 }
 
 var algorithms = map[string]func() hash.Hash{
@@ -45,7 +50,7 @@ func genericScheme(src config.Source, f *faults) scheme {
 		timeHeader: c.TimestampHeader,
 		idHeader:   c.IDHeader,
 		content:    parseContent(src, f),
-		tolerance:  tolerance,
+		clock:      clock{tolerance: tolerance},
 	}
 
 	var ok bool
@@ -66,7 +71,7 @@ func parseContent(src config.Source, f *faults) template {
 	if c.Content.Value == "" {
 		c.Content.Value = bodyPart
 	}
-	content, err := parseTemplate(c.Content.Value)
+	content, err := parseTemplate(c.Content.Value, bodyPart, stampPart, idPart)
 	if err != nil {
 		f.add(c.Content.Pos, "hmac.content", "%v", err)
 		return nil

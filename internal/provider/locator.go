@@ -1,8 +1,11 @@
 package provider
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -15,10 +18,16 @@ import (
 var errLocator = errors.New(`say "header:X-Name" or "body:path.to.member"`)
 
 // locator says where a value of an event stands: in the first present of some
-// headers, or at a path of the body. Its zero value finds nothing.
+// headers, at a path of the body, or where only presets look. Its zero value
+// finds nothing.
 type locator struct {
-	headers []string // canonical names
-	path    []string
+	headers  []string // canonical names
+	path     []string
+	others   [][]string // more paths, where path leads to nothing
+	batch    []string   // a path beside the items of a batch
+	query    string
+	hash     bool
+	optional bool
 }
 
 // parseLocator reads "header:X-Name", "header:X-Name,Y-Name" or "body:a.b".
@@ -50,6 +59,37 @@ func parseLocator(text string) (locator, error) {
 	return locator{}, errLocator
 }
 
+// mustLocator reads a preset's own text.
+func mustLocator(text string) locator {
+	text, optional := strings.CutSuffix(text, "?")
+	kind, rest, _ := strings.Cut(text, ":")
+	var l locator
+	switch kind {
+	case "query":
+		l.query = rest
+	case "batch":
+		l.batch = strings.Split(rest, ".")
+	case "hash":
+		l.hash = true
+	default:
+		first, others, _ := strings.Cut(text, ",")
+		if kind == "header" {
+			first, others = text, ""
+		}
+		var err error
+		if l, err = parseLocator(first); err != nil {
+			panic(text)
+		}
+		for other := range strings.SplitSeq(others, ",") {
+			if other != "" {
+				l.others = append(l.others, strings.Split(other, "."))
+			}
+		}
+	}
+	l.optional = optional
+	return l
+}
+
 // headerName reports whether name can be a request header that an event keeps:
 // letters of ASCII, digits and hyphens.
 func headerName(name string) bool {
@@ -67,24 +107,56 @@ func headerName(name string) bool {
 }
 
 // set reports whether l can find anything.
-func (l locator) set() bool { return l.headers != nil || l.path != nil }
+func (l locator) set() bool {
+	return l.headers != nil || l.path != nil || l.batch != nil || l.query != "" || l.hash
+}
 
-// find returns the value as jsondoc types it. A header given twice, or not in
-// UTF-8, is no text, and so jsondoc.Unstorable.
-func (l locator) find(h http.Header, doc any) (any, bool) {
+// find returns the value at l as jsondoc types it. A header given twice, or not
+// in UTF-8, is no text, and so jsondoc.Unstorable.
+func (r *reading) find(l locator) any {
 	for _, name := range l.headers {
-		switch values := h[name]; {
+		switch values := r.req.Header[name]; {
 		case len(values) == 0:
 		case len(values) > 1 || !utf8.ValidString(values[0]):
-			return jsondoc.Unstorable(values[0]), true
+			return jsondoc.Unstorable(values[0])
 		default:
-			return values[0], true
+			return values[0]
 		}
 	}
-	if l.path == nil {
-		return nil, false
+	switch {
+	case l.path != nil:
+		value, _ := jsondoc.Lookup(r.doc, l.path...)
+		for i := 0; value == nil && i < len(l.others); i++ {
+			value, _ = jsondoc.Lookup(r.doc, l.others[i]...)
+		}
+		return value
+	case l.batch != nil:
+		value, _ := jsondoc.Lookup(r.batch, l.batch...)
+		return value
+	case l.query != "":
+		return queryValue(r.req.Query, l.query)
+	case l.hash:
+		sum := sha256.Sum256(r.data)
+		return hex.EncodeToString(sum[:16])
 	}
-	return jsondoc.Lookup(doc, l.path...)
+	return nil
+}
+
+// queryValue returns the one value of a query parameter, nil where it is
+// absent, repeated or misspelt.
+func queryValue(query, name string) any {
+	const most = 64
+	if strings.Count(query, "&") > most {
+		return nil
+	}
+	values, err := url.ParseQuery(query)
+	if err != nil || len(values[name]) != 1 {
+		return nil
+	}
+	if value := values[name][0]; utf8.ValidString(value) {
+		return value
+	}
+	return jsondoc.Unstorable(values[name][0])
 }
 
 // locate sets the source's locators: what the configuration says, or else the
@@ -93,8 +165,8 @@ func (l locator) find(h http.Header, doc any) (any, bool) {
 func (s *Source) locate(f *faults) {
 	src, p := f.src, s.preset
 	parse := func(key string, text config.Text, preset string) locator {
-		if text.Value == "" {
-			text.Value = preset
+		if text.Value == "" && preset != "" {
+			return mustLocator(preset)
 		}
 		l, err := parseLocator(text.Value)
 		if err != nil {
@@ -104,12 +176,18 @@ func (s *Source) locate(f *faults) {
 	}
 
 	switch {
-	case p.id != "" && src.ID.Value != "":
+	case (p.hint || len(p.id) > 0) && src.ID.Value != "":
 		f.add(src.ID.Pos, "id", "provider %s knows where the event id is; leave it out", p.name)
-	case p.id == "" && src.ID.Value == "":
+	case p.hint:
+	case len(p.id) > 0:
+		for _, text := range p.id {
+			s.id = append(s.id, mustLocator(text))
+		}
+	case src.ID.Value == "":
 		f.add(src.Pos, "id", "is needed: where does an event keep the id that its repeats share? %v", errLocator)
+	default:
+		s.id = []locator{parse("id", src.ID, "")}
 	}
-	s.id = parse("id", src.ID, p.id)
 	s.account = parse("account", src.Account, p.account)
 	s.live = parse("live_mode", src.LiveMode, p.live)
 	s.occurred = parse("time", src.Time, p.occurred)
@@ -117,7 +195,7 @@ func (s *Source) locate(f *faults) {
 		s.typ = []locator{parse("type", src.Type, "")}
 	} else {
 		for _, text := range p.typ {
-			s.typ = append(s.typ, parse("type", src.Type, text))
+			s.typ = append(s.typ, mustLocator(text))
 		}
 	}
 	s.keepParts()
@@ -130,15 +208,18 @@ func (s *Source) keepParts() {
 		s.keep = append(s.keep, http.CanonicalHeaderKey(name))
 	}
 	var paths [][]string
-	for _, l := range append([]locator{s.id, s.account, s.live, s.occurred}, s.typ...) {
+	for _, l := range slices.Concat(s.id, []locator{s.account, s.live, s.occurred}, s.typ) {
 		if l.path != nil {
-			paths = append(paths, l.path)
+			paths = append(append(paths, l.path), l.others...)
 		}
 		for _, name := range l.headers {
 			if len(s.keep) < envelope.MaxHeaders && !slices.Contains(s.keep, name) {
 				s.keep = append(s.keep, name)
 			}
 		}
+	}
+	for _, text := range s.preset.thinPaths {
+		paths = append(paths, strings.Split(text, "."))
 	}
 	s.paths = jsondoc.NewPaths(paths...)
 }

@@ -1,13 +1,15 @@
 package provider
 
 import (
+	"context"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
+	"fmt"
 	"hash"
-	"iter"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -17,24 +19,34 @@ import (
 )
 
 // mac is a keyed hash in a header: what most providers do. Its fields are data
-// of a preset; zero values mean SHA-256 in hex over the body.
+// of a preset; zero values mean HMAC with SHA-256 in hex over the body.
 //
 //	Stripe-Signature: t=1533204620,v1=2220f8…,v1=9a31c0…
 //	                  ‾‾timePart  ‾‾‾prefix  ‾separator
 type mac struct {
 	header string
 	prefix string
+	// also is another prefix under which the same signature may stand.
+	also string
 	// separator stands between the parts of the header, those without prefix
 	// and timePart being ignored; empty: the whole value is one signature.
 	separator, timePart string
+	// timeFirst: the first part is the time, all others are signatures.
+	timeFirst bool
 	// timeHeader and idHeader carry {timestamp} and {id}.
 	timeHeader, idHeader string
 
 	hash     func() hash.Hash
 	encoding encoding
-	// content is the signed text; tolerance counts where it holds a time.
-	content   template
-	tolerance time.Duration
+	// plain: a hash without a key; the content holds {secret}.
+	plain bool
+	// key makes the key of a secret; nil takes its bytes. Its errors do not hold it.
+	key func(secret string) ([]byte, error)
+	// content is the signed text; the clock counts where it holds a time.
+	content template
+	clock   clock
+	// target is what {url} stands for.
+	target target
 
 	keys []*sync.Pool // of *hasher, one pool a secret
 }
@@ -52,44 +64,75 @@ func (m mac) scheme(src config.Source, f *faults) scheme {
 	m.idHeader = http.CanonicalHeaderKey(m.idHeader)
 
 	if src.Tolerance != 0 {
-		m.tolerance = src.Tolerance
+		m.clock.tolerance = src.Tolerance
 		if !m.content.has(stampPart) {
 			f.add(src.Pos, "tolerance", "no time is signed here, so there is nothing to tolerate; leave it out")
 		}
 	}
-	for _, secret := range secrets(src, f) {
-		m.keys = append(m.keys, newKey(m.hash, []byte(secret)))
+	if m.content.has(urlPart) {
+		m.target.configure(src, f)
+	}
+	for i, secret := range secrets(src, f) {
+		key := []byte(secret)
+		if m.key != nil {
+			var err error
+			if key, err = m.key(secret); err != nil {
+				f.add(src.Pos, fmt.Sprintf("secrets[%d]", i), "%v", err)
+				continue
+			}
+		}
+		m.keys = append(m.keys, m.newKey(key))
 	}
 	return &m
 }
 
-func (m *mac) verify(h http.Header, body []byte, now time.Time) error {
-	value, err := single(h, m.header)
+func (m *mac) limit() time.Duration {
+	if !m.content.has(stampPart) {
+		return 0
+	}
+	return m.clock.limit()
+}
+
+func (m *mac) newKey(key []byte) *sync.Pool {
+	if m.plain {
+		return &sync.Pool{New: func() any { return &hasher{mac: m.hash(), secret: key} }}
+	}
+	return newKey(m.hash, key)
+}
+
+func (m *mac) verify(_ context.Context, req Request, now time.Time) error {
+	value, err := req.single(m.header)
 	if err != nil {
 		return err
 	}
 	if m.separator != "" && strings.Count(value, m.separator) >= maxParts {
 		return refuse("header %s has more than %d parts", m.header, maxParts)
 	}
-	text := signed{body: body}
+	text := signed{method: req.Method, body: req.Body}
 	if m.content.has(stampPart) {
-		if text.stamp, err = m.stamp(h, value); err != nil {
+		if text.stamp, err = m.stamp(&req, value); err != nil {
 			return err
 		}
-		if err := fresh(text.stamp, now, m.tolerance); err != nil {
+		if err := m.clock.check(text.stamp, now, req.trace); err != nil {
 			return err
 		}
 	}
 	if m.content.has(idPart) {
-		if text.id, err = single(h, m.idHeader); err != nil {
+		if text.id, err = req.single(m.idHeader); err != nil {
 			return err
 		}
 	}
+	if m.content.has(urlPart) {
+		text.url = m.target.of(req.Query)
+	}
 
-	for _, key := range m.keys {
+	req.trace.text(m.content, &text)
+	req.trace.parts(m, value)
+	for i, key := range m.keys {
 		hasher := key.Get().(*hasher)
-		sum := hasher.sum(m.content, text)
+		sum := hasher.sum(m.content, &text)
 		found := m.contains(value, sum)
+		req.trace.mac(i, m.prefix, m.encoding, sum, found)
 		key.Put(hasher)
 		if found {
 			return nil
@@ -99,18 +142,24 @@ func (m *mac) verify(h http.Header, body []byte, now time.Time) error {
 }
 
 // stamp returns the signed time as the request has it.
-func (m *mac) stamp(h http.Header, value string) (string, error) {
+func (m *mac) stamp(req *Request, value string) (string, error) {
 	if m.timeHeader != "" {
-		return single(h, m.timeHeader)
+		return req.single(m.timeHeader)
+	}
+	if m.timeFirst {
+		stamp, _, _ := strings.Cut(value, m.separator)
+		return stamp, nil
 	}
 	stamp, found := "", 0
-	for part := range m.parts(value) {
+	for part, more := "", true; more; {
+		part, value, more = m.cut(value)
 		if rest, ok := strings.CutPrefix(part, m.timePart); ok {
 			stamp = rest
 			found++
 		}
 	}
 	if found != 1 {
+		req.trace.times(m.header, m.timePart, found)
 		return "", refuse("header %s has %d times, not one", m.header, found)
 	}
 	return stamp, nil
@@ -118,63 +167,79 @@ func (m *mac) stamp(h http.Header, value string) (string, error) {
 
 // contains reports whether one of the signatures in value is sum.
 func (m *mac) contains(value string, sum []byte) bool {
-	for part := range m.parts(value) {
-		if text, ok := strings.CutPrefix(part, m.prefix); ok && m.encoding.equal(text, sum) {
+	for part, more := "", true; more; {
+		part, value, more = m.cut(value)
+		text, ok := strings.CutPrefix(part, m.prefix)
+		if !ok && m.also != "" {
+			text, ok = strings.CutPrefix(part, m.also)
+		}
+		if ok && m.encoding.equal(text, sum) {
 			return true
 		}
 	}
 	return false
 }
 
-func (m *mac) parts(value string) iter.Seq[string] {
+// cut returns the first part of a header's value and the rest. An iterator
+// would allocate, for each request.
+func (m *mac) cut(value string) (part, rest string, more bool) {
 	if m.separator == "" {
-		return func(yield func(string) bool) { yield(value) }
+		return value, "", false
 	}
-	return strings.SplitSeq(value, m.separator)
+	return strings.Cut(value, m.separator)
 }
 
-func (m *mac) sign(body []byte, id string, now time.Time) (http.Header, error) {
-	text := signed{id: id, stamp: strconv.FormatInt(now.Unix(), 10), body: body}
+func (m *mac) sign(req *Request, id string, now time.Time) error {
+	text := signed{
+		id: id, stamp: strconv.FormatInt(now.Unix(), 10),
+		method: req.Method, url: m.target.of(req.Query), body: req.Body,
+	}
+	if m.clock.millis {
+		text.stamp = strconv.FormatInt(now.UnixMilli(), 10)
+	}
 	hasher := m.keys[0].Get().(*hasher)
 	defer m.keys[0].Put(hasher)
 
-	value := m.prefix + m.encoding.encode(hasher.sum(m.content, text))
-	h := http.Header{}
+	value := m.prefix + m.encoding.encode(hasher.sum(m.content, &text))
 	switch {
 	case m.timeHeader != "":
-		h.Set(m.timeHeader, text.stamp)
-	case m.timePart != "":
+		req.Header.Set(m.timeHeader, text.stamp)
+	case m.timePart != "" || m.timeFirst:
 		value = m.timePart + text.stamp + m.separator + value
 	}
 	if m.idHeader != "" {
-		h.Set(m.idHeader, id)
+		req.Header.Set(m.idHeader, id)
 	}
-	h.Set(m.header, value)
-	return h, nil
+	req.Header.Set(m.header, value)
+	return nil
 }
 
-// hasher computes keyed hashes under one secret. It is pooled, since setting
-// up the key costs a third of a verification.
+// hasher computes hashes under one secret. It is pooled, since setting up the
+// key costs a third of a verification.
 type hasher struct {
-	mac hash.Hash
-	buf []byte
+	mac    hash.Hash
+	secret []byte // for {secret}
+	buf    []byte
 }
 
 func newKey(hash func() hash.Hash, secret []byte) *sync.Pool {
 	return &sync.Pool{New: func() any { return &hasher{mac: hmac.New(hash, secret)} }}
 }
 
-// sum returns the keyed hash of the filled template; it is the hasher's own
-// until its next use.
-func (h *hasher) sum(t template, text signed) []byte {
+// sum returns the hash of the filled template; it is the hasher's own until
+// its next use.
+func (h *hasher) sum(t template, text *signed) []byte {
 	h.mac.Reset()
 	for _, part := range t {
-		if part == bodyPart {
+		switch part {
+		case bodyPart:
 			_, _ = h.mac.Write(text.body)
-			continue
+		case secretPart:
+			_, _ = h.mac.Write(h.secret)
+		default:
+			h.buf = text.appendPart(h.buf[:0], part)
+			_, _ = h.mac.Write(h.buf)
 		}
-		h.buf = text.appendPart(h.buf[:0], part)
-		_, _ = h.mac.Write(h.buf)
 	}
 	h.buf = h.mac.Sum(h.buf[:0])
 	return h.buf
@@ -210,4 +275,13 @@ func (e encoding) equal(text string, sum []byte) bool {
 		n, err = hex.Decode(decoded[:], raw[:n])
 	}
 	return err == nil && hmac.Equal(decoded[:n], sum)
+}
+
+// hexKey is the key of a secret that is written in hex.
+func hexKey(secret string) ([]byte, error) {
+	key, err := hex.DecodeString(secret)
+	if err != nil || len(key) == 0 {
+		return nil, fmt.Errorf("is no key in hex, as the provider shows it")
+	}
+	return slices.Clip(key), nil
 }

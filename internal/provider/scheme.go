@@ -1,8 +1,9 @@
 package provider
 
 import (
+	"context"
+	"errors"
 	"fmt"
-	"net/http"
 	"strings"
 	"time"
 
@@ -22,12 +23,23 @@ const (
 	maxStamp = 12
 )
 
+// errUnsigned is what sign returns where the source only knows public keys.
+var errUnsigned = errors.New("only the provider can sign for its public key; to try this source, put a private key of your own " +
+	"(RSA or ECDSA, as PEM) under secrets, and take it out again")
+
 // scheme is one way to sign requests.
 type scheme interface {
-	// verify wraps ErrSignature in whatever it returns.
-	verify(h http.Header, body []byte, now time.Time) error
-	sign(body []byte, id string, now time.Time) (http.Header, error)
+	// verify wraps ErrSignature or ErrUnavailable in whatever it returns.
+	verify(ctx context.Context, req Request, now time.Time) error
+	// sign completes req, whose Method, Header and Body are set, as the provider
+	// would: with headers, in the query, or in the body itself.
+	sign(req *Request, id string, now time.Time) error
+	// limit is how far a signed time may be off; 0: no time is held to the clock.
+	limit() time.Duration
 }
+
+// limit makes a clock a part of schemes.
+func (c clock) limit() time.Duration { return c.tolerance }
 
 // refuse returns an ErrSignature with its reason. The reason never holds what
 // the request contained: it goes to logs.
@@ -35,29 +47,37 @@ func refuse(format string, args ...any) error {
 	return fmt.Errorf("verify request: %w: %s", ErrSignature, fmt.Sprintf(format, args...))
 }
 
-// single returns the one value of a header. A header given twice has two
-// readings, and is refused.
-func single(h http.Header, name string) (string, error) {
-	switch values := h[name]; len(values) {
-	case 0:
-		return "", refuse("header %s is missing", name)
-	case 1:
-		return values[0], nil
-	default:
-		return "", refuse("header %s is given %d times", name, len(values))
-	}
+// clock says how a scheme writes the time it signs.
+type clock struct {
+	// tolerance is how far it may be off, in either direction; 0: the provider
+	// sets no limit, and none is held to, since repeats are harmless here.
+	tolerance time.Duration
+	// millis: also unix milliseconds; without it 13 digits are refused.
+	millis bool
 }
 
-// fresh refuses a signed time further from now than limit, in the past or in
-// the future. stamp is unix seconds as the request has it.
-func fresh(stamp string, now time.Time, limit time.Duration) error {
-	seconds, ok := unixSeconds(stamp)
-	if !ok {
+// check refuses a signed time further from now than the tolerance, in the past
+// or in the future. stamp is unix time as the request has it.
+func (c clock) check(stamp string, now time.Time, t *trace) error {
+	whole, fraction := stamp, "0"
+	if c.millis && len(stamp) == maxStamp+1 {
+		whole, fraction = stamp[:maxStamp-2], stamp[maxStamp-2:]
+	}
+	seconds, ok := unixSeconds(whole)
+	if _, digits := unixSeconds(fraction); !ok || !digits {
+		t.noTime(stamp)
 		return refuse("the signed time is not in unix seconds")
 	}
-	age := time.Duration(now.Unix()-seconds) * time.Second
-	if age > limit || age < -limit {
-		return refuse("the signed time is %s away from this machine's clock; %s are allowed", age.Abs(), limit)
+	return c.near(time.Unix(seconds, 0), now, t)
+}
+
+// near refuses a time further from now than the tolerance, by whole seconds.
+func (c clock) near(at, now time.Time, t *trace) error {
+	age := time.Duration(now.Unix()-at.Unix()) * time.Second
+	far := c.tolerance != 0 && (age > c.tolerance || age < -c.tolerance)
+	t.when(at, now, c.tolerance, !far)
+	if far {
+		return refuse("the signed time is %s away from this machine's clock; %s are allowed", age.Abs(), c.tolerance)
 	}
 	return nil
 }
@@ -83,6 +103,11 @@ func secrets(src config.Source, f *faults) []string {
 	if len(src.Secrets) == 0 {
 		f.add(src.Pos, "secrets", "at least one secret is needed, or every request would be refused")
 	}
+	return optionalSecrets(src, f)
+}
+
+// optionalSecrets is secrets for a source that can do without.
+func optionalSecrets(src config.Source, f *faults) []string {
 	if len(src.Secrets) > maxSecrets {
 		f.add(src.Pos, "secrets", "%d secrets are too many; at most %d can be live", len(src.Secrets), maxSecrets)
 	}

@@ -2,6 +2,7 @@ package provider
 
 import (
 	"bytes"
+	"context"
 	"crypto/ed25519"
 	"crypto/sha256"
 	"encoding/base64"
@@ -24,10 +25,16 @@ import (
 // body, the source's type: and time: say so.
 var standardWebhooks = preset{
 	name:     "standard-webhooks",
+	signed:   "HMAC-SHA256, base64, header Webhook-Signature or Svix-Signature (v1,), over id.time.body; or Ed25519 (v1a,)",
+	secret:   "whsec_… as the sender shows it; or whpk_… of an Ed25519 public key",
 	scheme:   standardScheme,
-	id:       "header:Webhook-Id,Svix-Id",
+	id:       []string{"header:Webhook-Id,Svix-Id"},
 	typ:      []string{"body:type"},
 	occurred: "body:timestamp",
+	sample: `{"type":"order.paid","timestamp":"2024-01-01T00:00:00Z","data":{"id":"ord_{id}","customer_id":"cus_test","points":10,` +
+		`"total":19.99,"amount":19.99,"currency":"EUR"}}`,
+	amount:   []string{"data.total", "data.amount"},
+	currency: []string{"data.currency"},
 }
 
 // The forms of a secret. Each is followed by base64; whsec_ may be left out.
@@ -43,31 +50,37 @@ const (
 )
 
 type standard struct {
-	macs      []*sync.Pool
-	publics   []ed25519.PublicKey
-	private   ed25519.PrivateKey // the first one; nil if there is none
-	tolerance time.Duration
-	template  template
+	macs     []standardKey[*sync.Pool]
+	publics  []standardKey[ed25519.PublicKey]
+	private  ed25519.PrivateKey // the first one; nil if there is none
+	clock    clock
+	template template
+}
+
+// standardKey is the key of the secret at this place.
+type standardKey[K any] struct {
+	key    K
+	secret int
 }
 
 func standardScheme(src config.Source, f *faults) scheme {
 	s := &standard{
-		tolerance: tolerance,
-		template:  mustTemplate("{id}.{timestamp}.{body}"),
+		clock:    clock{tolerance: tolerance},
+		template: mustTemplate("{id}.{timestamp}.{body}"),
 	}
 	if src.Tolerance != 0 {
-		s.tolerance = src.Tolerance
+		s.clock.tolerance = src.Tolerance
 	}
 	for i, secret := range secrets(src, f) {
-		if err := s.add(secret); err != nil {
+		if err := s.add(i, secret); err != nil {
 			f.add(src.Pos, fmt.Sprintf("secrets[%d]", i), "%v", err)
 		}
 	}
 	return s
 }
 
-// add takes one secret. Its errors do not hold it.
-func (s *standard) add(secret string) error {
+// add takes the secret at a place. Its errors do not hold it.
+func (s *standard) add(place int, secret string) error {
 	kind, text := macSecret, secret
 	for _, prefix := range [...]string{macSecret, publicKey, privateKey} {
 		if rest, ok := strings.CutPrefix(secret, prefix); ok {
@@ -81,12 +94,12 @@ func (s *standard) add(secret string) error {
 
 	switch kind {
 	case macSecret:
-		s.macs = append(s.macs, newKey(sha256.New, key))
+		s.macs = append(s.macs, standardKey[*sync.Pool]{newKey(sha256.New, key), place})
 	case publicKey:
 		if len(key) != ed25519.PublicKeySize {
 			return fmt.Errorf("%s has %d bytes, not %d", kind, len(key), ed25519.PublicKeySize)
 		}
-		s.publics = append(s.publics, key)
+		s.publics = append(s.publics, standardKey[ed25519.PublicKey]{key, place})
 	case privateKey:
 		private, err := parsePrivate(key)
 		if err != nil {
@@ -95,7 +108,7 @@ func (s *standard) add(secret string) error {
 		if s.private == nil {
 			s.private = private
 		}
-		s.publics = append(s.publics, private.Public().(ed25519.PublicKey))
+		s.publics = append(s.publics, standardKey[ed25519.PublicKey]{private.Public().(ed25519.PublicKey), place})
 	}
 	return nil
 }
@@ -135,17 +148,17 @@ func familyOf(h http.Header) family {
 	return webhookFamily
 }
 
-func (s *standard) verify(h http.Header, body []byte, now time.Time) error {
-	names := familyOf(h)
-	id, err := single(h, names.id)
+func (s *standard) verify(_ context.Context, req Request, now time.Time) error {
+	names := familyOf(req.Header)
+	id, err := req.single(names.id)
 	if err != nil {
 		return err
 	}
-	stamp, err := single(h, names.stamp)
+	stamp, err := req.single(names.stamp)
 	if err != nil {
 		return err
 	}
-	value, err := single(h, names.signature)
+	value, err := req.single(names.signature)
 	if err != nil {
 		return err
 	}
@@ -156,26 +169,30 @@ func (s *standard) verify(h http.Header, body []byte, now time.Time) error {
 	if strings.Count(value, " ") >= maxParts {
 		return refuse("header %s has more than %d parts", names.signature, maxParts)
 	}
-	if err := fresh(stamp, now, s.tolerance); err != nil {
+	if err := s.clock.check(stamp, now, req.trace); err != nil {
 		return err
 	}
-	text := signed{id: id, stamp: stamp, body: body}
-	if s.verifyMAC(value, text) || s.verifyEd25519(value, text) {
+	text := signed{id: id, stamp: stamp, body: req.Body}
+	req.trace.text(s.template, &text)
+	if s.verifyMAC(value, &text, req.trace) || s.verifyEd25519(value, &text, req.trace) {
 		return nil
 	}
 	return refuse("no signature in header %s matches a live secret", names.signature)
 }
 
-func (s *standard) verifyMAC(value string, text signed) bool {
-	for _, key := range s.macs {
-		hasher := key.Get().(*hasher)
+func (s *standard) limit() time.Duration { return s.clock.limit() }
+
+func (s *standard) verifyMAC(value string, text *signed, t *trace) bool {
+	for _, mac := range s.macs {
+		hasher := mac.key.Get().(*hasher)
 		sum := hasher.sum(s.template, text)
 		found := false
 		for part := range strings.SplitSeq(value, " ") {
 			signature, ok := strings.CutPrefix(part, macPrefix)
 			found = found || ok && base64Text.equal(signature, sum)
 		}
-		key.Put(hasher)
+		t.mac(mac.secret, macPrefix, base64Text, sum, found)
+		mac.key.Put(hasher)
 		if found {
 			return true
 		}
@@ -183,59 +200,52 @@ func (s *standard) verifyMAC(value string, text signed) bool {
 	return false
 }
 
-func (s *standard) verifyEd25519(value string, text signed) bool {
+func (s *standard) verifyEd25519(value string, text *signed, t *trace) bool {
 	if len(s.publics) == 0 {
 		return false
 	}
-	message := s.message(text)
+	message := s.template.message(text)
+	for _, public := range s.publics {
+		found := verifiesAny(public.key, message, value)
+		t.token(public.secret, found)
+		if found {
+			return true
+		}
+	}
+	return false
+}
+
+// verifiesAny reports whether one of the signatures in value is by public.
+func verifiesAny(public ed25519.PublicKey, message []byte, value string) bool {
 	for part := range strings.SplitSeq(value, " ") {
 		encoded, ok := strings.CutPrefix(part, ed25519Prefix)
 		if !ok {
 			continue
 		}
 		signature, err := base64.StdEncoding.Strict().DecodeString(encoded)
-		if err != nil {
-			continue
-		}
-		for _, public := range s.publics {
-			if ed25519.Verify(public, message, signature) {
-				return true
-			}
+		if err == nil && ed25519.Verify(public, message, signature) {
+			return true
 		}
 	}
 	return false
 }
 
-// message is the filled template in one piece, which Ed25519 needs.
-func (s *standard) message(text signed) []byte {
-	var message []byte
-	for _, part := range s.template {
-		if part == bodyPart {
-			message = append(message, text.body...)
-		} else {
-			message = text.appendPart(message, part)
-		}
-	}
-	return message
-}
-
-func (s *standard) sign(body []byte, id string, now time.Time) (http.Header, error) {
-	text := signed{id: id, stamp: strconv.FormatInt(now.Unix(), 10), body: body}
+func (s *standard) sign(req *Request, id string, now time.Time) error {
+	text := signed{id: id, stamp: strconv.FormatInt(now.Unix(), 10), body: req.Body}
 	var value string
 	switch {
 	case len(s.macs) > 0:
-		hasher := s.macs[0].Get().(*hasher)
-		defer s.macs[0].Put(hasher)
-		value = macPrefix + base64Text.encode(hasher.sum(s.template, text))
+		hasher := s.macs[0].key.Get().(*hasher)
+		defer s.macs[0].key.Put(hasher)
+		value = macPrefix + base64Text.encode(hasher.sum(s.template, &text))
 	case s.private != nil:
-		value = ed25519Prefix + base64Text.encode(ed25519.Sign(s.private, s.message(text)))
+		value = ed25519Prefix + base64Text.encode(ed25519.Sign(s.private, s.template.message(&text)))
 	default:
-		return nil, fmt.Errorf("none of the secrets can sign; add one that begins with %s", privateKey)
+		return fmt.Errorf("none of the secrets can sign; add one that begins with %s", privateKey)
 	}
 
-	h := http.Header{}
-	h.Set(webhookFamily.id, id)
-	h.Set(webhookFamily.stamp, text.stamp)
-	h.Set(webhookFamily.signature, value)
-	return h, nil
+	req.Header.Set(webhookFamily.id, id)
+	req.Header.Set(webhookFamily.stamp, text.stamp)
+	req.Header.Set(webhookFamily.signature, value)
+	return nil
 }

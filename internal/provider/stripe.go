@@ -5,21 +5,27 @@ package provider
 // old requests only; here a time ahead of the clock is refused as well. The
 // secret is used as it is shown, whsec_ included.
 var stripe = preset{
-	name: "stripe",
+	name:   "stripe",
+	signed: "HMAC-SHA256, hex, header Stripe-Signature (v1=), over time.body",
+	secret: "the endpoint's signing secret, whsec_ included",
 	scheme: mac{
 		header:    "Stripe-Signature",
 		separator: ",",
 		timePart:  "t=",
 		prefix:    "v1=",
 		content:   mustTemplate("{timestamp}.{body}"),
-		tolerance: tolerance,
+		clock:     clock{tolerance: tolerance},
 	}.scheme,
 
-	id:       "body:id",
+	id:       []string{"body:id"},
 	typ:      []string{"body:type"},
 	account:  "body:account", // the connected account; absent for one's own
 	live:     "body:livemode",
 	occurred: "body:created", // unix seconds; ISO 8601 in v2 events
+
+	// A v2 event names its object, whose amounts have to be asked for.
+	thin:      func(r *reading) bool { return r.find(stripeObject) == "v2.core.event" },
+	thinPaths: []string{"object"},
 
 	fingerprint: []string{
 		"type", "account", "livemode", "created",
@@ -34,4 +40,10 @@ var stripe = preset{
 		"related_object.id", "related_object.type", // v2 thin events
 	},
 	lowerCurrency: true,
+	sample: `{"id":"{id}","object":"event","livemode":true,"created":1700000000,"type":"charge.succeeded","data":{"object":{"id":"ch_{id}",` +
+		`"object":"charge","status":"succeeded","amount":1999,"currency":"eur","customer":"cus_test","metadata":{"customer":"cus_test"}}}}`,
+	amount:   []string{"data.object.amount"},
+	currency: []string{"data.object.currency"},
 }
+
+var stripeObject = mustLocator("body:object")

@@ -1,23 +1,30 @@
 package provider
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"slices"
 	"strings"
 )
 
-// The placeholders of a signed text.
+// The placeholders of a signed text. A configuration may use the first three.
 const (
-	bodyPart  = "{body}"
-	stampPart = "{timestamp}"
-	idPart    = "{id}"
+	bodyPart   = "{body}"
+	stampPart  = "{timestamp}"
+	idPart     = "{id}"
+	methodPart = "{method}"
+	urlPart    = "{url}"
+	secretPart = "{secret}" // for plain hashes, which have no key of their own
+	digestPart = "{sha256}" // SHA-256 of the body in hex
 )
 
 // template is a signed text: literals and placeholders in turn.
 type template []string
 
-// parseTemplate reads a text such as "{timestamp}.{body}".
-func parseTemplate(text string) (template, error) {
+// parseTemplate reads a text such as "{timestamp}.{body}" that may hold these
+// placeholders.
+func parseTemplate(text string, parts ...string) (template, error) {
 	var t template
 	for text != "" {
 		open := strings.IndexByte(text, '{')
@@ -29,12 +36,10 @@ func parseTemplate(text string) (template, error) {
 			text = text[open:]
 		}
 		end := strings.IndexByte(text, '}') + 1
-		switch text[:end] {
-		case bodyPart, stampPart, idPart:
-			t = append(t, text[:end])
-		default:
+		if !slices.Contains(parts, text[:end]) {
 			return nil, fmt.Errorf("%q is no placeholder; there are {body}, {timestamp} and {id}", text)
 		}
+		t = append(t, text[:end])
 		text = text[end:]
 	}
 	return t, nil
@@ -42,7 +47,7 @@ func parseTemplate(text string) (template, error) {
 
 // mustTemplate is parseTemplate for a preset's own text.
 func mustTemplate(text string) template {
-	t, err := parseTemplate(text)
+	t, err := parseTemplate(text, bodyPart, stampPart, idPart, methodPart, urlPart, secretPart, digestPart)
 	if err != nil {
 		panic(err)
 	}
@@ -54,17 +59,38 @@ func (t template) has(part string) bool { return slices.Contains(t, part) }
 
 // signed is what a template is filled with.
 type signed struct {
-	id, stamp string
-	body      []byte
+	id, stamp, method, url string
+	body                   []byte
 }
 
-// appendPart returns buf with part filled in; the body is not for it.
-func (s signed) appendPart(buf []byte, part string) []byte {
+// appendPart returns buf with part filled in; the body and the secret are not for it.
+func (s *signed) appendPart(buf []byte, part string) []byte {
 	switch part {
 	case stampPart:
 		return append(buf, s.stamp...)
 	case idPart:
 		return append(buf, s.id...)
+	case methodPart:
+		return append(buf, s.method...)
+	case urlPart:
+		return append(buf, s.url...)
+	case digestPart:
+		sum := sha256.Sum256(s.body)
+		return hex.AppendEncode(buf, sum[:])
 	}
 	return append(buf, part...)
+}
+
+// message is the filled template in one piece, for schemes that cannot hash as
+// they go.
+func (t template) message(s *signed) []byte {
+	message := make([]byte, 0, len(s.body)+len(s.url)+128)
+	for _, part := range t {
+		if part == bodyPart {
+			message = append(message, s.body...)
+		} else {
+			message = s.appendPart(message, part)
+		}
+	}
+	return message
 }

@@ -5,8 +5,11 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 
 	"golang.org/x/sync/semaphore"
+
+	read "github.com/onceledger/onceledger/internal/body"
 )
 
 const (
@@ -18,7 +21,11 @@ const (
 	firstBytes = 4 << 10
 )
 
-var errAborted = errors.New("sender did not finish its request")
+var (
+	errAborted  = errors.New("sender did not finish its request")
+	errEncoding = errors.New("unknown content encoding")
+	errInflate  = errors.New("body is not in its content encoding")
+)
 
 // body is one request's bytes and its share of the budget.
 type body struct {
@@ -28,6 +35,29 @@ type body struct {
 }
 
 func (b *body) release() { b.budget.Release(b.held) }
+
+// inflate undoes the Content-Encoding. What comes out may have limit bytes, for
+// which there is room before any comes.
+func (b *body) inflate(encodings []string, limit int64) error {
+	if len(encodings) == 0 {
+		return nil
+	}
+	if !b.budget.TryAcquire(limit) {
+		return errBusy
+	}
+	b.held += limit
+	plain, err := read.Inflate(strings.Join(encodings, ", "), b.bytes, limit)
+	switch {
+	case errors.Is(err, read.ErrLimit):
+		return fmt.Errorf("%w: %w", errTooLarge, err)
+	case errors.Is(err, read.ErrUnsupported):
+		return fmt.Errorf("%w: %w", errEncoding, err)
+	case err != nil:
+		return fmt.Errorf("%w: %w", errInflate, err)
+	}
+	b.bytes = plain
+	return nil
+}
 
 // grow makes room up to size, or reports errBusy.
 func (b *body) grow(size int64) error {

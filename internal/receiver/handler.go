@@ -1,11 +1,14 @@
 package receiver
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"strconv"
-	"strings"
+	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/onceledger/onceledger/internal/catalog"
 	"github.com/onceledger/onceledger/internal/faultpoint"
@@ -34,6 +37,8 @@ const (
 	unavailable   outcome = "stream_away"
 	full          outcome = "stream_full"
 	busy          outcome = "busy"
+	unverifiable  outcome = "unverifiable" // now: a key is away
+	handshake     outcome = "handshake"
 	overdue       outcome = "deadline"
 )
 
@@ -43,8 +48,8 @@ type answer struct {
 	outcome outcome
 	text    string
 	err     error
-	ack     provider.Ack // for accepted and coalesced
-	fault   string       // reason of an accepted delivery that could not be read
+	ack     provider.Ack // the provider's own answer; without one, status and text
+	faults  []string     // reasons of accepted events that could not be read
 }
 
 // ServeHTTP answers one delivery: read, verify, wrap, store, and only then 2xx.
@@ -61,44 +66,94 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) receive(w http.ResponseWriter, r *http.Request, source *catalog.Source) answer {
-	switch {
-	case source == nil:
+	if source == nil {
 		return answer{status: http.StatusNotFound, outcome: unknownPath, text: "there is no such webhook source"}
-	case r.Method != http.MethodPost:
+	}
+	request := provider.Request{Method: r.Method, Query: r.URL.RawQuery, Header: r.Header}
+	if ack, ok := source.Handshake(request, false); ok {
+		return answer{status: ack.Status, outcome: handshake, ack: ack}
+	}
+	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)
 		return answer{status: http.StatusMethodNotAllowed, outcome: wrongMethod, text: "webhooks are sent with POST"}
-	case !identity(r.Header.Values("Content-Encoding")):
-		w.Header().Set("Accept-Encoding", "identity")
-		return answer{
-			status: http.StatusUnsupportedMediaType, outcome: wrongEncoding,
-			text: "send the body without Content-Encoding; compressed bodies are not supported yet",
-		}
 	}
 	body, err := readBody(r, s.maxBody, s.bodies)
 	if err != nil {
 		return failed(err)
 	}
 	defer body.release()
-
-	now := s.now()
-	if err := source.Verify(r.Header, body.bytes, now); err != nil {
-		return answer{status: source.Reject(), outcome: badSignature, text: "signature does not verify", err: err}
-	}
-	event := source.Event(r.Header, body.bytes, now)
-	joined, err := s.store(r, event)
-	if err != nil {
+	// What is signed, hashed and stored is the body, not how it travelled.
+	if err := body.inflate(r.Header.Values("Content-Encoding"), s.maxBody); err != nil {
+		w.Header().Set("Accept-Encoding", "gzip, deflate, identity")
 		return failed(err)
 	}
-	a := answer{status: source.Ack().Status, outcome: accepted, ack: source.Ack(), fault: event.Fault}
-	if joined {
-		a.outcome = coalesced
+	request.Body = body.bytes
+	a := s.take(r.Context(), source, request)
+	if a.status == http.StatusServiceUnavailable && len(source.Again().Body) > 0 {
+		a.ack = source.Again()
 	}
 	return a
 }
 
+// take verifies and stores one request: all its events, or it is not accepted.
+func (s *Server) take(ctx context.Context, source *catalog.Source, request provider.Request) answer {
+	now := s.now()
+	switch err := source.Verify(ctx, request, now); {
+	case errors.Is(err, provider.ErrUnavailable):
+		return answer{status: source.Again().Status, outcome: unverifiable, text: "cannot verify now, please send again", err: err, ack: source.Again()}
+	case err != nil:
+		return answer{status: source.Reject().Status, outcome: badSignature, text: "signature does not verify", err: err, ack: source.Reject()}
+	}
+	if ack, ok := source.Handshake(request, true); ok {
+		return answer{status: ack.Status, outcome: handshake, ack: ack}
+	}
+	a := answer{status: source.Ack().Status, outcome: accepted, ack: source.Ack()}
+	events := source.Events(request, now)
+	joined, err := s.storeAll(ctx, events)
+	if err != nil {
+		return failed(err)
+	}
+	if joined {
+		a.outcome = coalesced
+	}
+	for _, event := range events {
+		if event.Fault != "" {
+			a.faults = append(a.faults, event.Fault)
+		}
+	}
+	return a
+}
+
+// storeAll stores every event of a request and reports whether all of them
+// joined others. If one cannot be stored the request is refused: the others are
+// in the stream then, and its resend finds them there.
+func (s *Server) storeAll(ctx context.Context, events []*envelope.Event) (joined bool, err error) {
+	if len(events) == 1 {
+		return s.store(ctx, events[0])
+	}
+	var fresh atomic.Int64
+	group := new(errgroup.Group)
+	group.SetLimit(storeAtOnce)
+	for _, event := range events {
+		group.Go(func() error {
+			joined, err := s.store(ctx, event)
+			if !joined {
+				fresh.Add(1)
+			}
+			return err
+		})
+	}
+	err = group.Wait()
+	return fresh.Load() == 0, err
+}
+
+// storeAtOnce bounds the events of one request that wait for the committer
+// together: enough to fill its batch, not its queue.
+const storeAtOnce = 512
+
 // store publishes event, or shares the outcome of an identical one. An event
 // with a generated id is never like another and would only fill the memory.
-func (s *Server) store(r *http.Request, event *envelope.Event) (joined bool, err error) {
+func (s *Server) store(ctx context.Context, event *envelope.Event) (joined bool, err error) {
 	publish := func() error {
 		msg, err := s.wrap(event)
 		if err != nil {
@@ -114,17 +169,7 @@ func (s *Server) store(r *http.Request, event *envelope.Event) (joined bool, err
 	if event.Fault != "" {
 		return false, publish()
 	}
-	return s.seen.do(r.Context(), keyOf(event), publish)
-}
-
-// identity reports whether the body is not encoded.
-func identity(encodings []string) bool {
-	for _, e := range encodings {
-		if e != "" && !strings.EqualFold(strings.TrimSpace(e), "identity") {
-			return false
-		}
-	}
-	return true
+	return s.seen.do(ctx, keyOf(event), publish)
 }
 
 // failed is the table of what a request is told that could not be taken.
@@ -135,6 +180,10 @@ func failed(err error) answer {
 	switch {
 	case errors.Is(err, errTooLarge):
 		return answer{status: http.StatusRequestEntityTooLarge, outcome: tooLarge, text: "the body is too large", err: err}
+	case errors.Is(err, errEncoding):
+		return answer{status: http.StatusUnsupportedMediaType, outcome: wrongEncoding, text: "the Content-Encoding is none of gzip, deflate and identity", err: err}
+	case errors.Is(err, errInflate):
+		return answer{status: http.StatusBadRequest, outcome: wrongEncoding, text: "the body is not in its Content-Encoding", err: err}
 	case errors.Is(err, errAborted):
 		return answer{status: http.StatusRequestTimeout, outcome: aborted, text: "the body did not arrive", err: err}
 	case errors.Is(err, errFull):
@@ -161,7 +210,7 @@ func (a answer) write(w http.ResponseWriter) {
 		_ = http.NewResponseController(w).SetReadDeadline(time.Unix(1, 0))
 	}
 	text, contentType := []byte(a.text+"\n"), "text/plain; charset=utf-8"
-	if a.outcome == accepted || a.outcome == coalesced {
+	if a.text == "" || len(a.ack.Body) > 0 {
 		text, contentType = a.ack.Body, a.ack.ContentType
 	}
 	if contentType != "" {
@@ -180,8 +229,10 @@ func (a answer) write(w http.ResponseWriter) {
 func (s *Server) report(d delivered) {
 	var hint string
 	switch d.outcome {
+	case unverifiable:
+		hint = "the source's decryption key is wrong, or a key of the provider cannot be fetched; see the error"
 	case badSignature:
-		hint = "compare the source's secrets with the provider's settings"
+		hint = "compare the source's secrets with the provider's settings; onceledger verify explains a captured request"
 	case rejected:
 		hint = "the broker refuses a message that is well formed; report it"
 	case tooLarge:

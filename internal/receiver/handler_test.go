@@ -3,6 +3,7 @@ package receiver
 import (
 	"bufio"
 	"bytes"
+	"compress/gzip"
 	"fmt"
 	"io"
 	"net"
@@ -128,21 +129,45 @@ func TestContentTypeDoesNotTouchTheBytes(t *testing.T) {
 	}
 }
 
-// Case 42, as far as it goes today: compressed bodies are refused, and told so.
+// Case 42: what is signed is what was compressed, and it grows within the limit.
 func TestContentEncoding(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	for _, encoding := range []string{"gzip", "br", "identity, gzip"} {
-		req := r.request(stripe("evt_gzip"))
+	send := func(encoding, signed, sent string) reply {
+		req := r.request(signed)
 		req.Header.Set("Content-Encoding", encoding)
-		got := r.must(req)
-		require.Equal(t, http.StatusUnsupportedMediaType, got.status, encoding)
-		require.Equal(t, "identity", got.header.Get("Accept-Encoding"))
-		require.Contains(t, got.body, "without Content-Encoding")
+		req.Body, req.ContentLength = io.NopCloser(strings.NewReader(sent)), int64(len(sent))
+		return r.must(req)
 	}
-	req := r.request(stripe("evt_plain"))
-	req.Header.Set("Content-Encoding", "Identity")
-	require.Equal(t, http.StatusOK, r.must(req).status)
+	body := stripe("evt_gzip")
+	require.Equal(t, http.StatusOK, send("gzip", body, zipped(t, body)).status)
+	require.Equal(t, http.StatusOK, send("Identity", stripe("evt_plain"), stripe("evt_plain")).status)
+	events := r.stored()
+	require.Len(t, events, 2)
+	require.Equal(t, body, string(events[0].Data), "it is stored as it was signed")
+
+	require.Equal(t, http.StatusUnauthorized, send("gzip", zipped(t, body), zipped(t, body)).status, "nobody signs what is on the wire")
+	bomb := zipped(t, strings.Repeat("x", 64<<20))
+	require.Less(t, len(bomb), 100_000)
+	require.Equal(t, http.StatusRequestEntityTooLarge, send("gzip", body, bomb).status)
+	require.Equal(t, http.StatusBadRequest, send("gzip", body, body).status)
+	for _, encoding := range []string{"br", "identity, gzip", "gzip, gzip"} {
+		got := send(encoding, body, zipped(t, body))
+		require.Equal(t, http.StatusUnsupportedMediaType, got.status, encoding)
+		require.Equal(t, "gzip, deflate, identity", got.header.Get("Accept-Encoding"))
+	}
+	require.Len(t, r.stored(), 2)
+	require.True(t, r.server.bodies.TryAcquire(bodiesBytes), "everything was given back")
+}
+
+func zipped(t *testing.T, text string) string {
+	t.Helper()
+	var b strings.Builder
+	w := gzip.NewWriter(&b)
+	_, err := io.WriteString(w, text)
+	require.NoError(t, err)
+	require.NoError(t, w.Close())
+	return b.String()
 }
 
 // Case 85.

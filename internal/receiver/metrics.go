@@ -107,8 +107,8 @@ func (m *metrics) observe(what any) {
 		if o.outcome == accepted || o.outcome == coalesced {
 			m.latency.WithLabelValues(o.source).Observe(o.took.Seconds())
 		}
-		if o.fault != "" {
-			m.faults.WithLabelValues(o.source, o.fault).Inc()
+		for _, fault := range o.faults {
+			m.faults.WithLabelValues(o.source, fault).Inc()
 		}
 	case committed:
 		m.batch.Observe(float64(o.size))

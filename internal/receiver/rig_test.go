@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -40,6 +39,7 @@ const secret = "whsec_of_the_receiver_tests"
 type rig struct {
 	t      testing.TB
 	name   string // of the source
+	yaml   string // of the source
 	url    string // of its webhooks
 	conn   *stream.Conn
 	cat    *catalog.Catalog
@@ -59,7 +59,13 @@ func newRig(t testing.TB, options ...Option) *rig { return newRigOn(t, shared.Ad
 
 func newRigOn(t testing.TB, at devstack.Addresses, options ...Option) *rig {
 	t.Helper()
-	r := &rig{t: t, name: fmt.Sprintf("source%d", rigs.Add(1)), log: &lines{}}
+	return newRigFor(t, at, fmt.Sprintf("{provider: stripe, secrets: [%q]}", secret), options...)
+}
+
+// newRigFor starts a receiver of one source, as it is written in YAML.
+func newRigFor(t testing.TB, at devstack.Addresses, yaml string, options ...Option) *rig {
+	t.Helper()
+	r := &rig{t: t, name: fmt.Sprintf("source%d", rigs.Add(1)), yaml: yaml, log: &lines{}}
 	r.cat = r.load(at)
 	var err error
 	r.conn, err = stream.Open(t.Context(), r.cat.Config.NATS, r.name, zerolog.Nop())
@@ -96,7 +102,7 @@ func newRigOn(t testing.TB, at devstack.Addresses, options ...Option) *rig {
 	return r
 }
 
-// load writes and loads a configuration with one Stripe source.
+// load writes and loads a configuration with the one source.
 func (r *rig) load(at devstack.Addresses) *catalog.Catalog {
 	r.t.Helper()
 	text := fmt.Sprintf(`
@@ -109,10 +115,8 @@ receiver:
   listen: 127.0.0.1:0
   admin: 127.0.0.1:0
 sources:
-  %s:
-    provider: stripe
-    secrets: [%q]
-`, at.NATSURL, at.NATSMonitorURL, r.name, secret)
+  %s: %s
+`, at.NATSURL, at.NATSMonitorURL, r.name, r.yaml)
 	path := filepath.Join(r.t.TempDir(), "onceledger.yaml")
 	require.NoError(r.t, os.WriteFile(path, []byte(text), 0o600))
 	cat, err := catalog.Load(path, func(string) (string, bool) { return "", false })
@@ -162,11 +166,11 @@ func (r *rig) watch(pick func(any) bool) <-chan any {
 
 // request returns a correctly signed request for body.
 func (r *rig) request(body string) *http.Request {
-	header, err := r.cat.Sources[r.name].Sign([]byte(body), "", time.Now())
+	signed, err := r.cat.Sources[r.name].Sign([]byte(body), "", time.Now())
 	require.NoError(r.t, err)
-	req, err := http.NewRequestWithContext(r.t.Context(), http.MethodPost, r.url, strings.NewReader(body))
+	req, err := http.NewRequestWithContext(r.t.Context(), signed.Method, r.url+"?"+signed.Query, bytes.NewReader(signed.Body))
 	require.NoError(r.t, err)
-	req.Header = header
+	req.Header = signed.Header
 	return req
 }
 

@@ -47,13 +47,6 @@ func amountRefusal(err error) *refusal {
 	return &refusal{dlq.AmountFormat, err}
 }
 
-func scanReason(err error) dlq.Reason {
-	if errors.Is(err, jsondoc.ErrAmbiguous) {
-		return dlq.AmbiguousJSON
-	}
-	return dlq.BadJSON
-}
-
 // errFault says what the receiver met: the reason alone, or, where it is the
 // JSON, which member and byte.
 func errFault(reason dlq.Reason, body []byte) error {

@@ -23,6 +23,7 @@ package rules
 import (
 	"cmp"
 
+	"github.com/onceledger/onceledger/internal/body"
 	"github.com/onceledger/onceledger/internal/config"
 	"github.com/onceledger/onceledger/internal/jsondoc"
 	"github.com/onceledger/onceledger/pkg/dlq"
@@ -56,6 +57,8 @@ type Preset struct {
 	LowerCurrency bool
 	// HasMode says that every event is either live or test.
 	HasMode bool
+	// View reads the body of an event, of which keep is needed; nil: it is JSON.
+	View func(contentType string, data []byte, keep *jsondoc.Paths) (any, error)
 }
 
 // Set is the compiled rules of one source. It is safe for concurrent use.
@@ -117,15 +120,25 @@ func (s *Set) Decide(ev *envelope.Event) (d Decision) {
 		reason := dlq.Reason(ev.Fault)
 		return Decision{Parked: reason, Err: errFault(reason, ev.Data), Fingerprint: unreadable(reason, ev)}
 	}
-	if s.preset.HasMode && ev.Mode != s.mode() {
+	// What was looked up says its mode of its own accord.
+	if (s.preset.HasMode || ev.Hint != "" && ev.Mode != "") && ev.Mode != s.mode() {
 		return s.otherMode(ev)
 	}
-	doc, err := jsondoc.Scan(ev.Data, s.keep)
+	doc, err := s.read(ev)
 	if err != nil {
-		reason := scanReason(err)
+		reason := body.Reason(err)
 		return Decision{Parked: reason, Err: err, Fingerprint: unreadable(reason, ev)}
 	}
 	return s.apply(&facts{event: ev, body: doc})
+}
+
+// read returns what the rules need of the body, in the provider's format; what
+// was looked up is JSON, whatever the notice was.
+func (s *Set) read(ev *envelope.Event) (any, error) {
+	if s.preset.View == nil || ev.Hint != "" {
+		return jsondoc.Scan(ev.Data, s.keep)
+	}
+	return s.preset.View(ev.ContentType, ev.Data, s.keep)
 }
 
 // otherMode ignores test traffic on a live endpoint and the reverse. All bodies

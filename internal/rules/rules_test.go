@@ -8,7 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/onceledger/onceledger/internal/body"
 	"github.com/onceledger/onceledger/internal/config"
+	"github.com/onceledger/onceledger/internal/jsondoc"
 	"github.com/onceledger/onceledger/internal/rules"
 	"github.com/onceledger/onceledger/pkg/dlq"
 	"github.com/onceledger/onceledger/pkg/envelope"
@@ -298,4 +300,57 @@ func TestVersionFollowsWhatDecides(t *testing.T) {
 	differs("preset", func(_ *config.Source, p *rules.Preset) { p.LowerCurrency = false })
 	differs("preset paths", func(_ *config.Source, p *rules.Preset) { p.FingerprintPaths = nil })
 	differs("preset mode", func(_ *config.Source, p *rules.Preset) { p.HasMode = false })
+}
+
+// What was looked up is JSON, whatever its notice was.
+func TestDecideReadsWhatWasLookedUp(t *testing.T) {
+	t.Parallel()
+	mollie := rules.Preset{Name: "mollie-classic", View: func(contentType string, data []byte, keep *jsondoc.Paths) (any, error) {
+		return body.View(&body.Kind{Format: body.FormatForm}, contentType, data, keep)
+	}}
+	set := compile(t, config.Source{Name: text("mollie"), Provider: text("mollie-classic"), Rules: []config.Rule{{
+		When: text(`event.type == "payment.paid"`),
+		Transfers: []config.Transfer{{
+			Debit: text(`"mollie"`), Credit: text(`"sales"`), Amount: text(`minor(body.amount)`), Asset: text(`body.currency`), Operation: text(`op("payment", body.id)`),
+		}},
+	}}}, mollie)
+
+	fetched := &envelope.Event{Source: "mollie", ID: "tr_1:paid", Type: "payment.paid", Hint: "generated/1", Mode: "live", Data: []byte(`{"id":"tr_1","amount":1000,"currency":"EUR"}`)}
+	d := set.Decide(fetched)
+	require.NoError(t, d.Err)
+	require.Len(t, d.Transfers, 1)
+	require.EqualValues(t, 1000, d.Transfers[0].Amount)
+
+	form := &envelope.Event{Source: "mollie", ID: "e", Type: "payment.paid", Data: []byte("id=tr_1&amount=1000&currency=EUR")}
+	d = set.Decide(form)
+	require.NoError(t, d.Err)
+	require.Len(t, d.Transfers, 1)
+
+	fetched.Data = form.Data
+	require.Equal(t, dlq.BadJSON, set.Decide(fetched).Parked)
+}
+
+// A provider whose notices say no mode may say it of what they lead to.
+func TestDecideKeepsLookedUpModesApart(t *testing.T) {
+	t.Parallel()
+	without := stripe
+	without.HasMode = false
+	set := compile(t, stripeSource(chargeRule()), without)
+	ev := stripeEvent(stripeBody(`"amount":100,"currency":"eur"`))
+	for _, row := range []struct {
+		hint, mode string
+		posts      int
+	}{{"", "", 1}, {"", "test", 1}, {"generated/1", "live", 1}, {"generated/1", "", 1}, {"generated/1", "test", 0}} {
+		ev.Hint, ev.Mode = row.hint, row.mode
+		d := set.Decide(ev)
+		require.NoError(t, d.Err)
+		require.Len(t, d.Transfers, row.posts, row)
+		if row.posts == 0 {
+			require.Equal(t, dlq.ModeMismatch, d.Ignored)
+		}
+	}
+
+	// Where every event has a mode, so has what one leads to.
+	ev.Hint, ev.Mode = "generated/1", ""
+	require.Equal(t, dlq.ModeMismatch, compile(t, stripeSource(chargeRule()), stripe).Decide(ev).Parked)
 }

@@ -38,7 +38,7 @@ func newAlarm(t *testing.T, s *system, refuse int) *alarm {
 		body, _ := io.ReadAll(r.Body)
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		if a.refuse--; a.refuse >= 0 || source.Verify(r.Header, body, time.Now()) != nil {
+		if a.refuse--; a.refuse >= 0 || source.Verify(r.Context(), provider.Post(r.Header, body), time.Now()) != nil {
 			w.WriteHeader(http.StatusServiceUnavailable)
 			return
 		}

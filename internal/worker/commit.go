@@ -192,7 +192,7 @@ func (l *loop) rewrite(b *pgx.Batch, it *item) {
 // its budget lasts and the reason may pass, and is parked otherwise.
 func (l *loop) refuse(b *pgx.Batch, it *item, row *dedupe.Row, reason dlq.Reason, cause error) {
 	row.Outcome, row.Reason, row.Error, row.DLQSeq = "", string(reason), text(cause), 0
-	if passes(reason) {
+	if it.passing || passes(reason) {
 		budget := l.w.budget(row.Source)
 		row.Attempts = it.failed + 1 // not row.Attempts++: the transaction may be tried again
 		if !spent(budget, row.Attempts, row.FailingFor) {

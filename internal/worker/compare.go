@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/onceledger/onceledger/internal/stream"
 	"github.com/onceledger/onceledger/pkg/dedupe"
@@ -24,7 +25,7 @@ func (l *loop) compare(ctx context.Context, it *item) (func(*dedupe.Row) dedupe.
 		return it.comparison, nil
 	}
 	var today dedupe.Content
-	readable, err := l.read(ctx, it, func() error {
+	readable, err := l.read(ctx, it, l.w.ackWait, func() error {
 		if !it.meant() {
 			it.understood, it.fault = false, nil
 			if l.understand(ctx, []*item{it}); it.fault != nil {
@@ -80,13 +81,14 @@ func definite(s dedupe.Sameness) dedupe.Sameness {
 
 // read runs a look at what the item's content means. If it was delivered before,
 // whoever had it may have died of that look, which the row of its event cannot
-// count, since it has another content: it is counted by itself. A look at which the
-// rules fail is left without its end, as by a death.
-func (l *loop) read(ctx context.Context, it *item, look func() error) (dedupe.Readable, error) {
+// count, since it has another content or none is there yet: it is counted by itself.
+// One that is not over after quiet has killed its worker. A look at which the rules
+// fail is left without its end, as by a death.
+func (l *loop) read(ctx context.Context, it *item, quiet time.Duration, look func() error) (dedupe.Readable, error) {
 	readable, err := dedupe.Begun, error(nil)
 	reading := dedupe.NewReading(it.key, it.content.BodyHash, it.event.Redrive)
 	if it.delivered > 1 {
-		readable, err = dedupe.BeginReading(ctx, l.w.pool, reading, l.w.ackWait, crashBudget)
+		readable, err = dedupe.BeginReading(ctx, l.w.pool, reading, quiet, crashBudget)
 	}
 	if err == nil && readable == dedupe.Begun {
 		err = look()

@@ -72,6 +72,13 @@ func (g *gate) wait(ctx context.Context) error {
 	}
 }
 
+// isOpen reports whether batches go on as ever. Unlike wait it takes no turn.
+func (g *gate) isOpen() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.state == open
+}
+
 // turn changes the state; the caller holds mu.
 func (g *gate) turn(to gateState) {
 	g.state = to

@@ -50,6 +50,11 @@ type item struct {
 	fault      error
 	// deadly is set where its content is not read, since workers died of that.
 	deadly bool
+	// passing is set where the reason that decision parks for may pass, although as
+	// a rule it does not: an API may know tomorrow what it does not know today.
+	passing bool
+	// endAlive ends what keeps a delivery from coming again that waits in a lane.
+	endAlive func()
 
 	// row is the event's row as this delivery would have it, or has found it.
 	row     *dedupe.Row

@@ -44,11 +44,11 @@ func (s *system) receive() (send func(*envelope.Event) int) {
 		conn.Close()
 	})
 	return func(e *envelope.Event) int {
-		header, err := s.cat.Sources["shop"].Sign(e.Data, e.ID, time.Now())
+		signed, err := s.cat.Sources["shop"].Sign(e.Data, e.ID, time.Now())
 		require.NoError(s.t, err)
 		request, err := http.NewRequest(http.MethodPost, "http://"+l.Addr().String()+"/webhooks/shop", bytes.NewReader(e.Data))
 		require.NoError(s.t, err)
-		request.Header = header
+		request.Header = signed.Header
 		response, err := client.Do(request)
 		require.NoError(s.t, err)
 		require.NoError(s.t, response.Body.Close())

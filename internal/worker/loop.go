@@ -67,7 +67,8 @@ func (l *loop) gather() []delivery {
 	return msgs
 }
 
-// process decides a batch and answers each of its deliveries.
+// process answers each delivery of a batch: it decides the events, and hands what
+// is to be looked up first to the lanes.
 func (l *loop) process(ctx context.Context, msgs []delivery) {
 	began := time.Now()
 	items := make([]*item, 0, len(msgs))
@@ -79,6 +80,20 @@ func (l *loop) process(ctx context.Context, msgs []delivery) {
 		}
 		items = append(items, it)
 	}
+	items, late := l.divert(items)
+	l.answer(late)
+	if len(items) == 0 {
+		l.w.gate.passed() // nothing to prove the database with
+		return
+	}
+	l.conclude(ctx, items)
+	l.w.metrics.batch.Observe(float64(len(msgs)))
+	l.w.metrics.seconds.Observe(time.Since(began).Seconds())
+	l.w.metrics.lag.Observe(time.Since(oldest(items)).Seconds())
+}
+
+// conclude decides events and answers their deliveries.
+func (l *loop) conclude(ctx context.Context, items []*item) {
 	slices.SortFunc(items, bySequence)
 	endAlive := l.keepAlive(ctx, items)
 	leaders, rest := fold(items)
@@ -102,10 +117,6 @@ func (l *loop) process(ctx context.Context, msgs []delivery) {
 	endAlive()
 	l.answer(letters)
 	l.remember(ctx, all)
-
-	l.w.metrics.batch.Observe(float64(len(msgs)))
-	l.w.metrics.seconds.Observe(time.Since(began).Seconds())
-	l.w.metrics.lag.Observe(time.Since(oldest(items)).Seconds())
 }
 
 // decide brings every item to its fate. On an error those not yet decided stay
@@ -129,7 +140,7 @@ func (l *loop) decide(ctx context.Context, leaders, rest []*item) error {
 	marked = slices.SortedFunc(slices.Values(append(marked, redriven...)), bySequence)
 	for _, batch := range [][]*item{fresh, marked} {
 		l.understand(ctx, batch)
-		plain, odd := partition(batch, func(it *item) bool { return it.fault == nil && !passes(it.decision.Parked) })
+		plain, odd := partition(batch, func(it *item) bool { return it.fault == nil && !it.passes() })
 		for _, it := range odd {
 			it.fate = lonely // its row counts the attempts
 		}

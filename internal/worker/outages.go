@@ -22,11 +22,7 @@ const (
 // outages makes what the worker says of each service that it may have to do
 // without. Each is one line at its start, one at its end, and a gauge between.
 func (w *worker) outages() {
-	outage := func(service, lost, back string) *telemetry.Outage {
-		gauge := w.metrics.away.WithLabelValues(service)
-		gauge.Set(0)
-		return &telemetry.Outage{Lost: lost, Back: back, Log: w.log, Gauge: gauge}
-	}
+	outage := w.outage
 	w.gate = newGate(outage("postgres", "postgres is unavailable, nothing is lost and no attempt is counted", "postgres is back"), w.resume)
 	w.slow = outage("postgres_slow", "postgres is slow, batches that wait for it are tried again and no attempt is counted", "postgres is no longer slow")
 	w.slow.Settle = slowSettle
@@ -37,7 +33,14 @@ func (w *worker) outages() {
 	w.fetching = outage("events", "fetching from "+stream.Events+" is unavailable, deliveries wait there", "fetching from "+stream.Events+" is back")
 	letters := outage("dlq", "storing in "+stream.DLQ+" is unavailable, parked events wait for their letters and the others go on", "storing in "+stream.DLQ+" is back")
 	letters.Settle = letterDelay
-	w.letters = newLetterbox(letters)
+	w.letters = newBreaker(letters, parkTimeout, probeFirst, probeMost)
+}
+
+// outage makes what the worker says of one service.
+func (w *worker) outage(service, lost, back string) *telemetry.Outage {
+	gauge := w.metrics.away.WithLabelValues(service)
+	gauge.Set(0)
+	return &telemetry.Outage{Lost: lost, Back: back, Log: w.log, Gauge: gauge}
 }
 
 // lied notes how many events of a batch Redis called finished that were not.

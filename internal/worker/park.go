@@ -10,8 +10,13 @@ import (
 	"github.com/onceledger/onceledger/pkg/dlq"
 )
 
-// parkTimeout bounds the wait for one letter's PubAck.
-const parkTimeout = 5 * time.Second
+const (
+	// parkTimeout bounds the wait for one letter's PubAck.
+	parkTimeout = 5 * time.Second
+	// letterDelay bounds how long an event is put off whose letter cannot be
+	// stored. Its row is failed already, so that nothing hangs on it but the letter.
+	letterDelay = 10 * time.Second
+)
 
 // park stores the letters of events whose failed rows are committed, records
 // where they are, and only then lets the deliveries end. What does not get that

@@ -87,6 +87,9 @@ func refusal(err error) dlq.Reason {
 	return dlq.RetryBudget
 }
 
+// passes reports whether the item is parked for now only.
+func (it *item) passes() bool { return it.passing || passes(it.decision.Parked) }
+
 // passes reports whether a reason may pass by itself, so that the event is
 // tried again within its budget.
 func passes(r dlq.Reason) bool {

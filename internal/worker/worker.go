@@ -94,8 +94,9 @@ type worker struct {
 	fetching   *telemetry.Outage
 	claiming   *telemetry.Outage
 	lying      *telemetry.Outage // Redis answers, but not the truth
-	letters    *letterbox
-	alerts     *alert.Sender // nil: nobody is told
+	letters    *breaker
+	lanes      map[string]*lane // by source
+	alerts     *alert.Sender    // nil: nobody is told
 	streak     streak
 	debts      debts
 
@@ -139,6 +140,7 @@ func newWorker(cat *catalog.Catalog, log zerolog.Logger, tuning Tuning) *worker 
 		finished:   make(chan finished, finishedQueue),
 	}
 	w.outages()
+	w.newLanes()
 	return w
 }
 
@@ -187,6 +189,8 @@ func (w *worker) run(ctx context.Context) error {
 
 func (w *worker) runLoops(ctx context.Context) error {
 	name := nuid.Next()
+	endLanes := w.runLanes(ctx, name)
+	defer endLanes()
 	var group errgroup.Group
 	for i := range loops {
 		l := &loop{w: w, name: fmt.Sprintf("%s/%d", name, i)}

@@ -15,6 +15,7 @@ const (
 	UnstorableText Reason = "unstorable_text"
 	DecryptFailed  Reason = "decrypt_failed"
 	NeedsFetch     Reason = "needs_fetch"
+	Fetched        Reason = "fetched"
 
 	NoEventID    Reason = "no_event_id"
 	IDInvalid    Reason = "id_invalid"
@@ -63,7 +64,8 @@ var infos = map[Reason]Info{
 	AmbiguousJSON:  {Hint: "a member name is repeated, so two readers may see two amounts; compare with the provider's dashboard"},
 	UnstorableText: {Hint: "a value the rules read holds a NUL or half a surrogate pair; let the rules read another field"},
 	DecryptFailed:  {Compensable: true, Hint: "check the decryption key of this source, then redrive"},
-	NeedsFetch:     {Compensable: true, Hint: "the body may not be trusted for amounts; configure a fetcher, then redrive"},
+	NeedsFetch:     {Compensable: true, Hint: "the body may not be trusted for amounts; set fetch: of this source, or see what its API answers, then redrive"},
+	Fetched:        {Hint: "not parked: what this notice hinted at was looked up; see the events that name it in ce-hint"},
 
 	NoEventID:    {Hint: "no usable event id was found; set id: of this source, and ask the sender to send again"},
 	IDInvalid:    {Hint: "the event id is longer than 512 bytes or cannot be stored; let id: of this source name another field"},

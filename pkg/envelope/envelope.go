@@ -65,6 +65,9 @@ type Event struct {
 	// Fault is the reason (a dlq.Reason) for which the receiver could not read
 	// the delivery; ID is then a generated one. Empty for a readable event.
 	Fault string
+	// Hint is the id of the delivery that made somebody look this event up: Data is
+	// then what the provider's API answered, as JSON. Empty for a delivery.
+	Hint string
 	// Redrive counts how often an operator sent this event again; 0 for a delivery.
 	Redrive int
 	// TraceParent is the W3C trace context of the request, if any.
@@ -105,6 +108,7 @@ func (e *Event) validate() error {
 		{"account", e.Account, MaxAccount},
 		{"mode", e.Mode, MaxMode},
 		{"fault", e.Fault, MaxFault},
+		{"hint", e.Hint, MaxID},
 		{"content type", e.ContentType, MaxContentType},
 		{"trace parent", e.TraceParent, MaxTraceParent},
 	} {

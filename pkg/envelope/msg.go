@@ -33,6 +33,7 @@ const (
 	HeaderAccount     = "ce-account"
 	HeaderMode        = "ce-mode"
 	HeaderFault       = "ce-fault"
+	HeaderHint        = "ce-hint"
 	HeaderContentType = "content-type"
 	HeaderTraceParent = "traceparent"
 	HeaderRedrive     = "Onceledger-Redrive"
@@ -75,6 +76,7 @@ func (e *Event) Msg() (*nats.Msg, error) {
 	set(HeaderAccount, encodeAttribute(e.Account))
 	set(HeaderMode, encodeAttribute(e.Mode))
 	set(HeaderFault, encodeAttribute(e.Fault))
+	set(HeaderHint, encodeAttribute(e.Hint))
 
 	set(HeaderContentType, EncodeText(e.ContentType))
 	set(HeaderTraceParent, EncodeText(e.TraceParent))
@@ -110,6 +112,7 @@ func Decode(h nats.Header, data []byte) (*Event, error) {
 		Account:     d.text(HeaderAccount),
 		Mode:        d.text(HeaderMode),
 		Fault:       d.text(HeaderFault),
+		Hint:        d.text(HeaderHint),
 		Redrive:     d.count(HeaderRedrive),
 		TraceParent: d.text(HeaderTraceParent),
 		Header:      d.kept(),

@@ -57,11 +57,11 @@ func (r reply) accepted() bool { return r.status/100 == 2 }
 // send signs d as of now and sends it. It is safe for concurrent use. What was
 // accepted is noted: system.verify holds the programs to it.
 func (s *system) send(to *program, d delivery) reply {
-	header, err := s.cat.Sources[d.source].Sign([]byte(d.body), "", time.Now())
+	signed, err := s.cat.Sources[d.source].Sign([]byte(d.body), "", time.Now())
 	if err != nil {
 		return reply{err: err}
 	}
-	return s.request(to, d, header)
+	return s.request(to, d, signed.Header)
 }
 
 func (s *system) request(to *program, d delivery, header http.Header) reply {

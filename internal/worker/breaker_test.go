@@ -12,8 +12,8 @@ import (
 	"github.com/onceledger/onceledger/internal/telemetry"
 )
 
-func TestABrokenLetterboxTakesOneLetterAtATime(t *testing.T) {
-	b := newLetterbox(&telemetry.Outage{Log: zerolog.Nop(), Gauge: prometheus.NewGauge(prometheus.GaugeOpts{})})
+func TestABrokenServiceIsTriedOnceAtATime(t *testing.T) {
+	b := newBreaker(&telemetry.Outage{Log: zerolog.Nop(), Gauge: prometheus.NewGauge(prometheus.GaugeOpts{})}, parkTimeout, probeFirst, probeMost)
 	now := time.Now()
 	b.now = func() time.Time { return now }
 	for range 3 {

@@ -1,0 +1,300 @@
+package catalog_test
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/onceledger/onceledger/internal/catalog"
+	"github.com/onceledger/onceledger/internal/config"
+	"github.com/onceledger/onceledger/internal/provider"
+	"github.com/onceledger/onceledger/internal/rules"
+	"github.com/onceledger/onceledger/pkg/envelope"
+	"github.com/onceledger/onceledger/pkg/ledger"
+)
+
+const (
+	providersPage = "../../docs/providers.md"
+	familyPages   = "../../docs/providers"
+)
+
+// block is a fenced block of a page. The words after its language say what it is:
+//
+//	yaml                a configuration that works as it stands
+//	json, xml or form   a body that the first source signs
+//	… posts=1999USD     what it posts, in minor units
+//	… again             another event about what the block before posted
+//	… nothing           an event that posts nothing
+//	… fetched=TYPE      what the provider's API tells of a hint
+//	… source=NAME       it is for this source
+//	… X-Name=Value      the request has this header
+type block struct {
+	language string
+	posts    string
+	again    bool
+	nothing  bool
+	fetched  string
+	source   string
+	header   http.Header
+	text     string
+}
+
+func blocksOf(page string) []block {
+	var blocks []block
+	inside := false
+	for line := range strings.Lines(page) {
+		fence, ok := strings.CutPrefix(line, "```")
+		switch {
+		case ok && inside:
+			inside = false
+			last := &blocks[len(blocks)-1]
+			last.text = strings.TrimSuffix(last.text, "\n")
+		case ok:
+			inside = true
+			words := strings.Fields(fence)
+			b := block{language: words[0], header: http.Header{}}
+			for _, word := range words[1:] {
+				name, value, _ := strings.Cut(word, "=")
+				switch name {
+				case "posts":
+					b.posts = value
+				case "again":
+					b.again = true
+				case "nothing":
+					b.nothing = true
+				case "fetched":
+					b.fetched = value
+				case "source":
+					b.source = value
+				default:
+					b.header.Set(name, value)
+				}
+			}
+			blocks = append(blocks, b)
+		case inside:
+			blocks[len(blocks)-1].text += line
+		}
+	}
+	return blocks
+}
+
+// Each provider has a page, whose configuration loads and whose examples decide
+// as the page says.
+func TestPagesOfProvidersWork(t *testing.T) {
+	t.Parallel()
+	overview, err := os.ReadFile(providersPage)
+	require.NoError(t, err)
+	files, err := filepath.Glob(filepath.Join(familyPages, "*.md"))
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	shown := map[string]string{}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		name := filepath.Base(file)
+		require.Contains(t, string(overview), "(providers/"+name+")", "docs/providers.md leads to it")
+		page := blocksOf(string(text))
+		for _, b := range page {
+			if b.language != "yaml" {
+				continue
+			}
+			for _, source := range loaded(t, b.text).Config.Sources {
+				require.Empty(t, shown[source.Provider.Value], "%s and %s", source.Provider.Value, name)
+				shown[source.Provider.Value] = name
+			}
+		}
+		t.Run(name, func(t *testing.T) { tryPage(t, page) })
+	}
+	for _, name := range provider.Names() {
+		require.NotEmpty(t, shown[name], "provider %s has no page", name)
+	}
+}
+
+// tryPage holds the examples of a page to what it says of them. A source without
+// an example is tried with the provider's sample.
+func tryPage(t *testing.T, page []block) {
+	at := slices.IndexFunc(page, func(b block) bool { return b.language == "yaml" })
+	require.GreaterOrEqual(t, at, 0, "it has a configuration")
+	cat := loaded(t, page[at].text)
+	first := cat.Config.Sources[0].Name.Value
+	posted, tried := map[string]bool{}, map[string]bool{}
+	var before []ledger.Transfer
+	for _, b := range page {
+		if !slices.Contains([]string{"json", "xml", "form"}, b.language) {
+			continue
+		}
+		if b.source == "" {
+			b.source = first
+		}
+		source := cat.Sources[b.source]
+		require.NotNil(t, source, b.source)
+		decision := decide(t, source, b)
+		require.NoError(t, decision.Err, b.text)
+		tried[b.source] = true
+		switch {
+		case b.nothing:
+			require.Empty(t, decision.Transfers, b.text)
+			continue
+		case b.again:
+			require.Equal(t, before, decision.Transfers, b.text)
+		default:
+			require.Equal(t, b.posts, amountsOf(decision), b.text)
+		}
+		require.NotEmpty(t, decision.Transfers, "it posts: %s", b.text)
+		posted[b.source], before = true, decision.Transfers
+	}
+	for name, source := range cat.Sources {
+		if !tried[name] && movesMoney(source) {
+			decision := decide(t, source, block{header: http.Header{}, text: string(source.Sample("1"))})
+			require.NoError(t, decision.Err, name)
+			posted[name] = len(decision.Transfers) > 0
+		}
+		require.Equal(t, movesMoney(source), posted[name], "%s: its rules are tried", name)
+	}
+}
+
+func movesMoney(source *catalog.Source) bool {
+	return slices.ContainsFunc(source.Config.Rules, func(r config.Rule) bool { return len(r.Transfers) > 0 })
+}
+
+// amountsOf is what a decision posts, as pages write it.
+func amountsOf(d rules.Decision) string {
+	var amounts []string
+	for _, t := range d.Transfers {
+		amounts = append(amounts, fmt.Sprintf("%d%s", t.Amount, t.Asset))
+	}
+	return strings.Join(amounts, ",")
+}
+
+// decide sends a block to its source, signed as the provider would, and lets the
+// rules of the page decide it.
+func decide(t *testing.T, source *catalog.Source, b block) rules.Decision {
+	t.Helper()
+	now := time.Now()
+	if b.fetched != "" {
+		hint := &envelope.Event{Source: source.Config.Name.Value, ID: envelope.GeneratedID(), Mode: "live", Time: now}
+		return source.Rules.Decide(source.LookedUp(hint, envelope.Event{ID: "1", Type: b.fetched, Data: []byte(b.text)}))
+	}
+	sender := sender(t, source.Config)
+	id := "evt_1"
+	if b.again {
+		id = "evt_2" // or the event's own id could pass for the payment's
+	}
+	request, err := sender.Sign([]byte(b.text), id, now)
+	require.NoError(t, err)
+	for name, values := range b.header {
+		request.Header[name] = values
+	}
+	require.NoError(t, sender.Verify(t.Context(), request, now))
+	events := sender.Events(request, now)
+	require.Len(t, events, 1)
+	require.Empty(t, events[0].Fault, b.text)
+	return source.Rules.Decide(events[0])
+}
+
+// sender is the source with keys of the provider's that can sign.
+func sender(t *testing.T, src config.Source) *provider.Source {
+	t.Helper()
+	switch src.Provider.Value {
+	case "wise", "paypal", "alipay", "google-play", "wechatpay-v3":
+		key, err := rsaKey()
+		require.NoError(t, err)
+		src = signedBy(t, src, key)
+	case "sendgrid", "apple":
+		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+		require.NoError(t, err)
+		src = signedBy(t, src, key)
+	}
+	s, faults := provider.New(src)
+	require.Empty(t, faults)
+	return s
+}
+
+// rsaKey is made once: it takes a tenth of a second.
+var rsaKey = sync.OnceValues(func() (*rsa.PrivateKey, error) { return rsa.GenerateKey(rand.Reader, 2048) })
+
+// signedBy is src whose provider has this key, with a certificate that can issue others.
+func signedBy(t *testing.T, src config.Source, key crypto.Signer) config.Source {
+	t.Helper()
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	require.NoError(t, err)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "root"}, IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageCertSign, NotBefore: time.Now().Add(-48 * time.Hour), NotAfter: time.Now().Add(48 * time.Hour),
+	}
+	certificate, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	require.NoError(t, err)
+	src.PublicKeys = []config.Text{{Value: base64.StdEncoding.EncodeToString(certificate)}}
+	private := string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
+	src.Secrets = append(slices.Clone(src.Secrets), config.NewSecret(private))
+	return src
+}
+
+// variable is a reference to the environment.
+var variable = regexp.MustCompile(`\$\{(\w+)\}`)
+
+// loaded is the configuration of a page, whose variables hold secrets of the
+// right form.
+func loaded(t *testing.T, yaml string) *catalog.Catalog {
+	t.Helper()
+	var pairs []string
+	for _, found := range variable.FindAllStringSubmatch(yaml, -1) {
+		value, ok := secretForms[found[1]]
+		if !ok {
+			value = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
+		}
+		if found[1] == "GOOGLE_PLAY_ACCOUNT_KEY" {
+			value = accountKey(t)
+		}
+		pairs = append(pairs, found[1], value)
+	}
+	path := filepath.Join(t.TempDir(), "onceledger.yaml")
+	require.NoError(t, os.WriteFile(path, []byte(yaml), 0o600))
+	cat, err := catalog.Load(path, env(pairs...))
+	require.NoError(t, err)
+	return cat
+}
+
+// secretForms are the secrets that are not just any text.
+var secretForms = map[string]string{
+	"ADYEN_HMAC_KEY":          strings.Repeat("0a", 32),
+	"ADYEN_PLATFORM_HMAC_KEY": strings.Repeat("0b", 32),
+	"BRAINTREE_KEYS":          "public:private",
+	"CHARGEBEE_WEBHOOK_LOGIN": "user:password",
+	"WECHATPAY_APIV3_KEY":     strings.Repeat("k", 32),
+}
+
+// accountKey is the key file of a service account of Google's.
+func accountKey(t *testing.T) string {
+	t.Helper()
+	key, err := rsaKey()
+	require.NoError(t, err)
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	require.NoError(t, err)
+	file, err := json.Marshal(map[string]string{
+		"type": "service_account", "client_email": "reader@example.iam.gserviceaccount.com", "private_key_id": "1",
+		"private_key": string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})),
+	})
+	require.NoError(t, err)
+	return string(file)
+}
