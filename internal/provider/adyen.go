@@ -155,7 +155,7 @@ func adyenText(doc any) ([]byte, error) {
 		case ok:
 			part = fmt.Sprint(flag)
 		case part == "" && value != nil && value != "":
-			return nil, refuse("field %s is no text", strings.Join(path[1:], "."))
+			return nil, refuse("field %s is neither text nor a whole number", strings.Join(path[1:], "."))
 		case i != adyenReference && strings.Contains(part, ":"):
 			return nil, refuse("field %s holds a colon, which would be taken for the next field", strings.Join(path[1:], "."))
 		}

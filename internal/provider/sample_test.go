@@ -233,6 +233,21 @@ func TestPlacesOfASample(t *testing.T) {
 	require.NotContains(t, string(event.Data), "notificationType")
 }
 
+// Only a part that an id cannot do without is made up where the caller has none.
+func TestSignAddsTheIDAndNoMore(t *testing.T) {
+	t.Parallel()
+	s := mustNew(t, sourceOf(t, "shopify"))
+	req := mustSign(t, s, string(s.Sample("evt_1")), "evt_1")
+	require.Equal(t, "evt_1", req.Header.Get("X-Shopify-Event-Id"))
+	require.Empty(t, req.Header.Get("X-Shopify-Topic"))
+
+	adyen := mustNew(t, sourceOf(t, "adyen"))
+	body, _, err := adyen.Compose(Sample{ID: "P1", Amount: "12.34"})
+	require.NoError(t, err)
+	_, err = adyen.Sign(body, "P1", now)
+	require.ErrorContains(t, err, "field amount.value is neither text nor a whole number", "Adyen counts in minor units")
+}
+
 // What a provider's sealed body already is, stays as it is.
 func TestSealedBodiesAreLeftAlone(t *testing.T) {
 	t.Parallel()
