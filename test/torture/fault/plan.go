@@ -102,7 +102,8 @@ type Options struct {
 	Cluster bool
 	// Restore adds a backup of Postgres and its return.
 	Restore bool
-	// Certain is done in any case, spread over the plan, whatever is drawn beside it.
+	// Certain is in every plan, spread over it, whatever is drawn beside. As any harm
+	// it is left out if its target is harmed already.
 	Certain []Fault
 }
 
