@@ -85,14 +85,14 @@ func (s *Session) printVerified(v *Verified) error {
 	p.verdict(v)
 	for _, cause := range v.Causes {
 		p.line("")
-		p.line("why  %s.", upperFirst(cause.What))
-		p.line("do   %s.", upperFirst(cause.Do))
+		p.line("why  %s", sentence(cause.What))
+		p.line("do   %s", sentence(cause.Do))
 	}
 	if v.Verdict == refused && len(v.Steps) > 0 && len(v.Causes) == 0 {
 		p.line("")
 		p.line("The cause was not found: none of %s to body, headers, secrets, URL and clock makes the signature right.", count(v.Tried, "change"))
 		for _, hint := range v.Hints {
-			p.line("hint  %s.", upperFirst(hint))
+			p.line("hint  %s", sentence(hint))
 		}
 	}
 	if len(v.Events) > 0 {
@@ -191,9 +191,14 @@ func dash(text string) string {
 	return text
 }
 
-func upperFirst(text string) string {
+// sentence is text as one, with its end.
+func sentence(text string) string {
 	if text == "" {
 		return ""
 	}
-	return strings.ToUpper(text[:1]) + text[1:]
+	text = strings.ToUpper(text[:1]) + text[1:]
+	if strings.HasSuffix(text, "?") {
+		return text
+	}
+	return text + "."
 }

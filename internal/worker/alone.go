@@ -36,7 +36,7 @@ func (l *loop) alone(ctx context.Context, it *item, cause error) error {
 	faultpoint.Reach(faultpoint.Begun)
 	if !it.meant() {
 		it.understood, it.fault = false, nil
-		l.understand(ctx, []*item{it})
+		l.w.understand(ctx, []*item{it})
 	}
 	if cause == nil {
 		cause = it.fault
@@ -84,6 +84,10 @@ func (l *loop) begin(ctx context.Context, it *item) error {
 	var settle func()
 	var write pgx.Batch
 	switch meaning := same(row); {
+	case it.deadly: // whatever became of its event: nobody knows what this one means
+		if settle, err = l.conflict(ctx, tx, it, row); err != nil {
+			return err
+		}
 	case meaning == dedupe.Unsure:
 		return fmt.Errorf("%w: event %s", ledger.ErrRace, it.key.ID) // the next look knows the row
 	case row.State == dedupe.Processing:
@@ -102,6 +106,9 @@ func (l *loop) begin(ctx context.Context, it *item) error {
 	case row.State == dedupe.Pending && meaning == dedupe.Same && row.RetryIn > minDelay:
 		settle = func() { it.wait(row.RetryIn) } // a copy must not spend the budget of the one that waits
 	default:
+		if err := l.resolve(ctx, tx, it); err != nil {
+			return err
+		}
 		settle = it.start(&write, row)
 	}
 	if write.Len() > 0 {
@@ -272,7 +279,7 @@ func (l *loop) conflict(ctx context.Context, tx pgx.Tx, it *item, standing *dedu
 		row.Error = fmt.Sprintf("event number %d (message %d) stands under this id with another content", standing.No, standing.Seq)
 		if it.deadly {
 			row.Reason = string(dlq.CrashBudget)
-			row.Error = fmt.Sprintf("%d readings of this content did not end, and event number %d (message %d) stands under its id", crashBudget, standing.No, standing.Seq)
+			row.Error = fmt.Sprintf("%d looks at this content, beside event number %d (message %d) of its id, did not end", crashBudget, standing.No, standing.Seq)
 		}
 		var b pgx.Batch
 		dedupe.Save(&b, row, 0)
@@ -281,6 +288,10 @@ func (l *loop) conflict(ctx context.Context, tx pgx.Tx, it *item, standing *dedu
 		}
 	}
 	return func() {
+		if !isConflict(dlq.Reason(row.Reason)) {
+			it.settle()
+			return
+		}
 		l.w.metrics.conflicts.WithLabelValues(it.key.Source).Inc()
 		l.w.log.Warn().Str(telemetry.KeySource, it.key.Source).Str(telemetry.KeyEventID, it.key.ID).Uint64(telemetry.KeySequence, it.seq).
 			Uint64("standing_sequence", standing.Seq).Msg("another content arrived under a finished event's id")

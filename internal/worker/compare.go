@@ -3,7 +3,6 @@ package worker
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/onceledger/onceledger/internal/stream"
 	"github.com/onceledger/onceledger/pkg/dedupe"
@@ -25,10 +24,10 @@ func (l *loop) compare(ctx context.Context, it *item) (func(*dedupe.Row) dedupe.
 		return it.comparison, nil
 	}
 	var today dedupe.Content
-	readable, err := l.read(ctx, it, l.w.ackWait, func() error {
+	readable, err := l.read(ctx, it, func() error {
 		if !it.meant() {
 			it.understood, it.fault = false, nil
-			if l.understand(ctx, []*item{it}); it.fault != nil {
+			if l.w.understand(ctx, []*item{it}); it.fault != nil {
 				return errUnread
 			}
 		}
@@ -82,23 +81,40 @@ func definite(s dedupe.Sameness) dedupe.Sameness {
 // read runs a look at what the item's content means. If it was delivered before,
 // whoever had it may have died of that look, which the row of its event cannot
 // count, since it has another content or none is there yet: it is counted by itself.
-// One that is not over after quiet has killed its worker. A look at which the rules
-// fail is left without its end, as by a death.
-func (l *loop) read(ctx context.Context, it *item, quiet time.Duration, look func() error) (dedupe.Readable, error) {
-	readable, err := dedupe.Begun, error(nil)
+// A look at which the rules fail is left without its end, as by a death. What the
+// look found stands, also where its end cannot be recorded now.
+func (l *loop) read(ctx context.Context, it *item, look func() error) (dedupe.Readable, error) {
+	if it.delivered <= 1 {
+		err := look()
+		if errors.Is(err, errUnread) && ctx.Err() == nil {
+			return dedupe.Busy, nil // counted from its next delivery on
+		}
+		return dedupe.Begun, err
+	}
 	reading := dedupe.NewReading(it.key, it.content.BodyHash, it.event.Redrive)
-	if it.delivered > 1 {
-		readable, err = dedupe.BeginReading(ctx, l.w.pool, reading, quiet, crashBudget)
+	it.reading.Store(&reading) // whether or not its begin is answered
+	bounded, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	readable, err := dedupe.BeginReading(bounded, l.w.pool, reading, l.w.ackWait, crashBudget)
+	if err != nil {
+		if verdictOf(err) == unavailable {
+			l.w.gate.close(err)
+		}
+		return readable, err
 	}
-	if err == nil && readable == dedupe.Begun {
-		err = look()
+	if readable != dedupe.Begun {
+		it.reading.Store(nil)
+		return readable, nil
 	}
+	err = look()
 	if errors.Is(err, errUnread) && ctx.Err() == nil {
+		it.reading.Store(nil)
 		return dedupe.Busy, nil
 	}
-	if it.delivered > 1 && (err != nil || readable == dedupe.Begun) {
-		l.w.debts.oweReading(reading)
-		err = errors.Join(err, l.w.debts.pay(ctx))
+	ending, end := context.WithTimeout(context.WithoutCancel(ctx), probeTimeout)
+	defer end()
+	if dedupe.EndReadings(ending, l.w.pool, []dedupe.Reading{reading}) == nil {
+		it.reading.Store(nil) // else it is owed
 	}
 	return readable, err
 }
@@ -121,7 +137,7 @@ func (l *loop) reread(ctx context.Context, row *dedupe.Row) (dedupe.Content, err
 		return row.Content, nil //nolint:nilerr // unreadable bytes mean what they meant
 	}
 	first := &item{event: event, content: row.Content, row: &dedupe.Row{}}
-	l.understand(ctx, []*item{first})
+	l.w.understand(ctx, []*item{first})
 	if first.fault != nil {
 		return dedupe.Content{}, errUnread
 	}

@@ -2,6 +2,8 @@ package worker
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -14,79 +16,86 @@ import (
 // from other workers, who would take the attempt for one that killed its worker.
 const holdLimit = 2 * time.Minute
 
-// debts are attempts, and readings, that were interrupted by an outage or a stop, and are to
-// be given back as soon as the database takes it: nobody is to be blamed. Until
-// then their deliveries are kept in progress, since whoever got one meanwhile
+// debts are attempts and readings that were interrupted by an outage or a stop, and
+// are to be given back as soon as the database takes it: nobody is to be blamed.
+// Until then their deliveries are kept in progress, since whoever got one meanwhile
 // would see an attempt without an end and count a crash.
 type debts struct {
 	pool dedupe.Execer
 
-	mu       sync.Mutex
-	open     []debt
-	readings []dedupe.Reading
+	paying sync.Mutex // held by the one who pays; before mu
+	mu     sync.Mutex
+	open   []debt // only ever longer, but for who pays
 }
 
+// debt is an attempt, a reading, or both.
 type debt struct {
 	attempt dedupe.Attempt
+	reading *dedupe.Reading
 	since   time.Time
 	held    []jetstream.Msg
 }
 
-// owe notes the attempt of an item that ended without a decision, and reports
-// whether there is one. Its deliveries are answered once it is given back.
+// owe notes what an item has begun and not ended, and reports whether there is
+// anything. Where nothing is decided, its deliveries are answered once it is paid.
 func (d *debts) owe(it *item) bool {
-	attempt := it.perhaps
-	if begun := it.lease.Load(); begun != nil {
-		attempt = *begun
+	owed := debt{reading: it.reading.Swap(nil), since: time.Now()}
+	if it.fate == undecided {
+		owed.attempt = it.perhaps
+		if begun := it.lease.Load(); begun != nil {
+			owed.attempt = *begun
+		}
+		it.ended()
+		it.perhaps = dedupe.Attempt{}
 	}
-	it.ended()
-	it.perhaps = dedupe.Attempt{}
-	if attempt.Number == 0 {
+	if owed.attempt.Number == 0 && owed.reading == nil {
 		return false
 	}
-	held := make([]jetstream.Msg, 0, 1+len(it.copies))
-	for _, each := range append(it.copies, it) {
-		held = append(held, each.msg)
+	if it.fate == undecided {
+		for _, each := range append(it.copies, it) {
+			owed.held = append(owed.held, each.msg)
+		}
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.open = append(d.open, debt{attempt, time.Now(), held})
+	d.open = append(d.open, owed)
 	return true
 }
 
-// oweReading notes a reading that is over, or whose begin was not answered.
-func (d *debts) oweReading(r dedupe.Reading) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.readings = append(d.readings, r)
-}
-
-// pay ends the readings and gives the attempts back, and their deliveries after them.
+// pay gives the attempts back and ends the readings, and gives their deliveries back
+// after them. It takes at most probeTimeout, and as long again for who pays already.
 func (d *debts) pay(ctx context.Context) error {
+	d.paying.Lock()
+	defer d.paying.Unlock()
 	d.mu.Lock()
-	defer d.mu.Unlock()
-	if len(d.readings) > 0 {
-		if err := dedupe.EndReadings(ctx, d.pool, d.readings); err != nil {
-			return err
-		}
-		d.readings = d.readings[:0]
-	}
-	if len(d.open) == 0 {
+	open := slices.Clone(d.open)
+	d.mu.Unlock()
+	if len(open) == 0 {
 		return nil
 	}
-	attempts := make([]dedupe.Attempt, len(d.open))
-	for i, each := range d.open {
-		attempts[i] = each.attempt
+	var attempts []dedupe.Attempt
+	var readings []dedupe.Reading
+	for _, each := range open {
+		if each.attempt.Number != 0 {
+			attempts = append(attempts, each.attempt)
+		}
+		if each.reading != nil {
+			readings = append(readings, *each.reading)
+		}
 	}
-	if err := dedupe.GiveBack(ctx, d.pool, attempts); err != nil {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	if err := errors.Join(dedupe.GiveBack(ctx, d.pool, attempts), dedupe.EndReadings(ctx, d.pool, readings)); err != nil {
 		return err
 	}
-	for _, each := range d.open {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, each := range d.open[:len(open)] {
 		for _, msg := range each.held {
 			_ = msg.NakWithDelay(minDelay + jitter(outageDelay)) // a lost one comes again after the ack wait
 		}
 	}
-	d.open = d.open[:0]
+	d.open = slices.Delete(d.open, 0, len(open))
 	return nil
 }
 
@@ -106,12 +115,12 @@ func (d *debts) hold() {
 	}
 }
 
-// settle pays what is owed at a stop, until ctx ends: who takes the events over
-// must not take this worker for one that died of them.
+// settle pays what is owed at a stop, until ctx ends, and once if it has ended: who
+// takes the events over must not take this worker for one that died of them.
 func (d *debts) settle(ctx context.Context) {
 	again := time.NewTicker(probeFirst)
 	defer again.Stop()
-	for d.pay(ctx) != nil {
+	for d.pay(context.WithoutCancel(ctx)) != nil {
 		select {
 		case <-again.C:
 		case <-ctx.Done():

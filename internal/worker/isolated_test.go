@@ -151,7 +151,7 @@ func TestFence(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, l.begin(t.Context(), it))
 	require.Equal(t, 1, it.row.Attempt)
-	l.understand(t.Context(), []*item{it})
+	l.w.understand(t.Context(), []*item{it})
 
 	// Somebody else takes over before this attempt writes.
 	_, err = s.pool.Exec(t.Context(), `UPDATE events SET attempt = attempt + 1 WHERE event_id = 'evt_1'`)

@@ -67,6 +67,9 @@ type item struct {
 	marked  bool
 	lease   atomic.Pointer[dedupe.Attempt]
 	perhaps dedupe.Attempt
+	// reading is a look at its content that was begun, or may have been, and has not
+	// ended.
+	reading atomic.Pointer[dedupe.Reading]
 	// failed is how many attempts had failed before this one.
 	failed int
 	// copies are deliveries of the same bytes that share this one's fate.

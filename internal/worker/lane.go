@@ -126,12 +126,12 @@ func (l *lane) handle(ctx context.Context, loop *loop, it *item) {
 		loop.answer([]*item{it}) // undecided: it comes again
 		return
 	}
-	readable, err := loop.read(l.w.work, it, l.w.ackWait+l.source.Fetch.Timeout(), func() error { return l.lookUp(l.w.work, it) })
+	readable, err := loop.read(l.w.work, it, func() error { return l.lookUp(l.w.work, it) })
 	found, version := l.w.cat.Decide(it.event) // that it was fetched
 	switch {
 	case err == nil && readable == dedupe.Busy:
 		it.wait(minDelay + jitter(l.delay))
-		loop.answer([]*item{it})
+		l.putBack(loop, it)
 		return
 	case err == nil && readable == dedupe.Deadly:
 		l.count(lookupDeadly)
@@ -151,15 +151,21 @@ func (l *lane) handle(ctx context.Context, loop *loop, it *item) {
 	case errors.Is(err, errPutOff), errors.Is(err, fetch.ErrUnavailable):
 		l.count(lookupUnavailable)
 		it.wait(minDelay + jitter(l.delay))
-		loop.answer([]*item{it})
+		l.putBack(loop, it)
 		return
 	default: // Postgres or the broker did not do its part
 		l.count(lookupUnstored)
-		loop.answer([]*item{it})
+		l.putBack(loop, it)
 		return
 	}
 	it.take(answer{decision: decision{found, version}})
 	loop.conclude(l.w.work, []*item{it})
+}
+
+// putBack lets a hint come again, and ends what was begun of it.
+func (l *lane) putBack(loop *loop, it *item) {
+	loop.giveBackAttempts(l.w.work, []*item{it})
+	loop.answer([]*item{it})
 }
 
 func (l *lane) count(outcome string) {

@@ -108,7 +108,7 @@ func (l *lane) fresh(ctx context.Context, events []*envelope.Event) ([]*envelope
 	var fresh []*envelope.Event
 	for _, e := range events {
 		if row := rows[keyOf(e)]; row != nil && row.Terminal() {
-			content, err := l.meaning(e)
+			content, err := l.meaning(ctx, e)
 			if err != nil {
 				return nil, err
 			}
@@ -121,12 +121,12 @@ func (l *lane) fresh(ctx context.Context, events []*envelope.Event) ([]*envelope
 	return fresh, nil
 }
 
-func (l *lane) meaning(e *envelope.Event) (dedupe.Content, error) {
-	a := l.w.thinkOf(&item{event: e})
-	if a.fault != nil {
-		return dedupe.Content{}, fmt.Errorf("%w: %w", fetch.ErrRefused, a.fault)
+func (l *lane) meaning(ctx context.Context, e *envelope.Event) (dedupe.Content, error) {
+	it := &item{event: e, content: dedupe.Content{BodyHash: sha256.Sum256(e.Data)}, row: &dedupe.Row{}}
+	if l.w.understand(ctx, []*item{it}); it.fault != nil {
+		return dedupe.Content{}, fmt.Errorf("%w: %w", fetch.ErrRefused, it.fault)
 	}
-	return dedupe.Content{BodyHash: sha256.Sum256(e.Data), Fingerprint: a.decision.Fingerprint, Rules: a.decision.rules}, nil
+	return it.content, nil
 }
 
 func (l *lane) rows(ctx context.Context, events []*envelope.Event) (map[dedupe.Key]*dedupe.Row, error) {

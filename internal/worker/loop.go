@@ -139,7 +139,7 @@ func (l *loop) decide(ctx context.Context, leaders, rest []*item) error {
 	}
 	marked = slices.SortedFunc(slices.Values(append(marked, redriven...)), bySequence)
 	for _, batch := range [][]*item{fresh, marked} {
-		l.understand(ctx, batch)
+		l.w.understand(ctx, batch)
 		plain, odd := partition(batch, func(it *item) bool { return it.fault == nil && !it.passes() })
 		for _, it := range odd {
 			it.fate = lonely // its row counts the attempts
@@ -263,12 +263,12 @@ type finished struct {
 	done, released []dedupe.Key
 }
 
-// giveBackAttempts ends the attempts of items that stayed undecided.
+// giveBackAttempts ends the attempts of items that stayed undecided, and readings
+// whose end was not answered.
 func (l *loop) giveBackAttempts(ctx context.Context, items []*item) {
 	for _, it := range items {
-		if it.fate == undecided {
-			it.owed = l.w.debts.owe(it)
-		}
+		owed := l.w.debts.owe(it)
+		it.owed = owed && it.fate == undecided
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), probeTimeout) // also after the drain limit
 	defer cancel()
@@ -300,6 +300,7 @@ func (l *loop) keepAlive(ctx context.Context, items []*item) (end func()) {
 
 func (l *loop) stayAlive(ctx context.Context, items []*item) {
 	var attempts []dedupe.Attempt
+	var readings []dedupe.Reading
 	for _, it := range items {
 		if err := it.msg.InProgress(); err != nil && !errors.Is(err, jetstream.ErrMsgAlreadyAckd) {
 			l.w.metrics.answersLost.Inc()
@@ -307,13 +308,15 @@ func (l *loop) stayAlive(ctx context.Context, items []*item) {
 		if attempt := it.lease.Load(); attempt != nil {
 			attempts = append(attempts, *attempt)
 		}
-	}
-	if len(attempts) == 0 {
-		return
+		if reading := it.reading.Load(); reading != nil {
+			readings = append(readings, *reading)
+		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, l.w.ackWait/aliveShare)
 	defer cancel()
-	_ = dedupe.StayAlive(ctx, l.w.pool, attempts) // an outage shows in the batch itself
+	// An outage shows in the batch itself.
+	_ = dedupe.StayAlive(ctx, l.w.pool, attempts)
+	_ = dedupe.KeepReadings(ctx, l.w.pool, readings)
 }
 
 // giveBack returns deliveries that nobody has looked at.

@@ -2,12 +2,16 @@ package worker
 
 import (
 	"bytes"
+	"context"
+	"crypto/sha256"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/onceledger/onceledger/internal/letters"
 	"github.com/onceledger/onceledger/internal/stream"
 	"github.com/onceledger/onceledger/pkg/dedupe"
 	"github.com/onceledger/onceledger/pkg/dlq"
@@ -31,16 +35,19 @@ func (s *system) applied(e *envelope.Event) {
 	stop()
 }
 
-// givenBack lets one delivery come back n times, as outages do.
+// givenBack lets all that is stored and not answered come back once, as outages do:
+// n deliveries.
 func (s *system) givenBack(n int) {
 	s.t.Helper()
 	consumer, err := stream.WorkerConsumer(s.t.Context(), s.js, s.cat.Config.Worker.AckWait)
 	require.NoError(s.t, err)
-	for range n {
-		batch, err := consumer.Fetch(1)
-		require.NoError(s.t, err)
-		require.NoError(s.t, (<-batch.Messages()).Nak())
+	batch, err := consumer.Fetch(n)
+	require.NoError(s.t, err)
+	for msg := range batch.Messages() {
+		require.NoError(s.t, msg.Nak())
+		n--
 	}
+	require.Zero(s.t, n)
 }
 
 // An outage gives a delivery back as often as it likes: a resend in another
@@ -50,7 +57,9 @@ func TestOutagesMakeNoConflict(t *testing.T) {
 	e := payment("evt_1", "p1", "bank", "wallet:1", 5)
 	s.applied(e)
 	s.publish(respelled(e))
-	s.givenBack(300)
+	for range 300 {
+		s.givenBack(1)
+	}
 	s.start()
 	s.settled()
 	require.Empty(t, s.letters())
@@ -73,6 +82,7 @@ func TestReadingThatKillsWorkers(t *testing.T) {
 		deaths += s.killedWorker(parked)
 		require.LessOrEqual(t, deaths, crashBudget+2)
 	}
+	require.GreaterOrEqual(t, deaths, crashBudget)
 	letters := s.letters()
 	require.Len(t, letters, 1)
 	require.Equal(t, dlq.CrashBudget, letters[0].Reason)
@@ -124,4 +134,128 @@ func TestFaultAtAResendIsNoConflict(t *testing.T) {
 			require.Equal(t, dlq.CrashBudget, letters[0].Reason)
 		})
 	}
+}
+
+// deadly publishes a content that workers died of.
+func (s *system) deadly(e *envelope.Event) {
+	s.t.Helper()
+	hash := sha256.Sum256(e.Data)
+	_, err := s.pool.Exec(s.t.Context(), `
+		INSERT INTO readings (source, event_id, body_hash, holder, redrive, crashes) VALUES ($1, $2, $3, 0, 0, $4)`,
+		e.Source, e.ID, hash[:], crashBudget)
+	require.NoError(s.t, err)
+	s.publish(e)
+}
+
+// Nobody knows what a deadly content means: it opens nothing that was given up.
+func TestDeadlyContentBesideADiscardedEvent(t *testing.T) {
+	s := newSystem(t, shop)
+	e := payment("evt_1", "p1", "bank", "wallet:1", 5)
+	s.parkFirst(shop, e)
+	results, err := letters.Store{Pool: s.pool, JS: s.js}.Discard(t.Context(), s.letters(), dedupe.Action{Actor: "ada", Note: "a mistake"})
+	require.NoError(t, err)
+	require.True(t, results[0].Done, results[0].Err)
+	discarded := s.row(e.ID)
+	require.Equal(t, dedupe.Discarded, discarded.State)
+
+	other := payment("evt_1", "p1", "bank", "wallet:1", 7)
+	s.deadly(respelled(e))
+	s.deadly(other)
+	s.givenBack(2)
+	stop := s.start()
+	s.settled()
+	stop()
+	require.Equal(t, discarded.State, s.row(e.ID).State)
+	parked := s.letters()
+	require.Len(t, parked, 2)
+	for _, l := range parked {
+		require.Equal(t, dlq.CrashBudget, l.Reason)
+		require.NotEmpty(t, l.Variant)
+	}
+	require.Zero(t, s.transfers())
+
+	// Sent again, each is decided on its merits, and none waits for ever.
+	s.redriveAll()
+	s.start()
+	s.settled()
+	require.Equal(t, 1, s.transfers())
+	require.Zero(t, s.count(`SELECT count(*) FROM events WHERE state <> 'completed'`))
+}
+
+// A look that takes longer than the ack wait is no death, whoever else asks.
+func TestSlowLook(t *testing.T) {
+	s := newSystem(t, shop+"\nworker: {ack_wait: 1s}")
+	e := payment("evt_1", "p1", "bank", "wallet:1", 5)
+	s.applied(e)
+	s.publish(respelled(e), respelled(e), respelled(e))
+	s.givenBack(3)
+	var looks atomic.Int32
+	release := make(chan struct{})
+	slow := func(w *worker) {
+		w.tuning.Batch = 1 // or copies share one look
+		w.thinking = func(*envelope.Event) { looks.Add(1); <-release }
+	}
+	s.start(slow)
+	s.start(slow)
+	s.eventually(func() bool { return looks.Load() == 1 }, "the look begins")
+	s.pass(3 * time.Second)
+	require.EqualValues(t, 1, looks.Load(), "one looks, the others wait")
+	require.Equal(t, 1, s.count(`SELECT count(*) FROM readings WHERE crashes = 0`))
+	close(release)
+	s.settled()
+	require.Empty(t, s.letters())
+	require.Zero(t, s.count(`SELECT count(*) FROM readings`))
+}
+
+// The link to Postgres is lost in the midst of more looks than may kill, each time
+// for longer than the ack wait, while another worker has its own.
+func TestLinkLostInALook(t *testing.T) {
+	yaml := shop + "\nworker: {ack_wait: 1s}"
+	s := newSystem(t, yaml)
+	e := payment("evt_1", "p1", "bank", "wallet:1", 5)
+	s.applied(e)
+	cable := s.behind("DATABASE_URL", s.url, yaml)
+	s.publish(respelled(e))
+	s.givenBack(1)
+	var looks, crashes atomic.Int32
+	counted := func() {
+		crashes.Store(max(crashes.Load(), int32(s.count(`SELECT COALESCE(max(crashes), 0) FROM readings`))))
+	}
+	s.start(func(w *worker) {
+		w.thinking = func(*envelope.Event) {
+			counted()
+			if looks.Add(1) <= crashBudget+1 {
+				cable.cut()
+				time.AfterFunc(2*time.Second, cable.mend)
+			}
+		}
+	})
+	s.eventually(func() bool { return looks.Load() == 1 }, "the look begins")
+	s.env["DATABASE_URL"] = s.url
+	s.cat = s.load(yaml)
+	s.start(func(w *worker) { w.thinking = func(*envelope.Event) { counted() } })
+	s.settled()
+	require.Zero(t, crashes.Load(), "nobody died")
+	require.Empty(t, s.letters())
+	require.Equal(t, 1, s.transfers())
+	require.Zero(t, s.count(`SELECT count(*) FROM readings`))
+}
+
+// What is owed is paid at a stop, also once the time to drain is over.
+func TestDebtsArePaidAtALateStop(t *testing.T) {
+	s := newSystem(t, shop)
+	w := newWorker(s.cat, s.log, Tuning{})
+	require.NoError(t, w.open(t.Context()))
+	defer w.close()
+	it := &item{key: dedupe.Key{Source: "shop", ID: "evt_1"}}
+	reading := dedupe.NewReading(it.key, [32]byte{1}, 0)
+	_, err := dedupe.BeginReading(t.Context(), w.pool, reading, time.Second, crashBudget)
+	require.NoError(t, err)
+	it.reading.Store(&reading)
+	it.ack(outcomeDuplicate)
+	require.True(t, w.debts.owe(it))
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	w.debts.settle(over)
+	require.Zero(t, s.count(`SELECT count(*) FROM readings`))
 }

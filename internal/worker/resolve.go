@@ -9,9 +9,9 @@ import (
 	"github.com/onceledger/onceledger/pkg/dedupe"
 )
 
-// resolve ends a conflict that was sent again and that today's rules find to
-// mean what stands under its id: it is a duplicate, and its own row must not
-// wait for a message that will not come.
+// resolve ends the row of a conflict that was sent again and is none: it means what
+// stands under its id, or nothing stands there and it is to be decided as the event
+// itself. Its own row must not wait for a message that will not come.
 func (l *loop) resolve(ctx context.Context, tx pgx.Tx, it *item) error {
 	if it.event.Redrive == 0 {
 		return nil

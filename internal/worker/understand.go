@@ -20,10 +20,10 @@ var errThinking = errors.New("the rules took longer than 5s")
 
 // understand lets the rules say what each item is. An event whose rules panic
 // or do not end gets a fault and is tried alone; the others go on.
-func (l *loop) understand(ctx context.Context, items []*item) {
+func (w *worker) understand(ctx context.Context, items []*item) {
 	for rest := items; len(rest) > 0; {
 		answers := make(chan answer, len(rest))
-		go l.w.think(rest, answers) // abandoned if it hangs: there is no way to end it
+		go w.think(rest, answers) // abandoned if it hangs: there is no way to end it
 		n := collect(ctx, rest, answers)
 		if n == len(rest) {
 			return

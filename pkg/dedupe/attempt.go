@@ -87,6 +87,9 @@ type Attempt struct {
 // StayAlive says of attempts that they are still under way: BegunFor starts
 // anew. A row that somebody holds locked is left alone: the lock says as much.
 func StayAlive(ctx context.Context, q Execer, attempts []Attempt) error {
+	if len(attempts) == 0 {
+		return nil
+	}
 	numbers, mine := columnsOf(attempts)
 	var b pgx.Batch
 	b.Queue(`
@@ -117,6 +120,9 @@ func columnsOf(attempts []Attempt) (numbers []int64, mine []int32) {
 // GiveBack ends attempts that were interrupted, by an outage or a stop, without
 // counting anything. Attempts that somebody else has taken over are left alone.
 func GiveBack(ctx context.Context, q Execer, attempts []Attempt) error {
+	if len(attempts) == 0 {
+		return nil
+	}
 	numbers, mine := columnsOf(attempts)
 	var b pgx.Batch
 	// Locked in key order first: see Parked.

@@ -76,10 +76,28 @@ func BeginReading(ctx context.Context, q Querier, r Reading, quiet time.Duration
 	return Begun, nil
 }
 
+// KeepReadings says of readings that they are still under way: the time after which
+// they count as dead starts anew. One that somebody holds locked is left alone.
+func KeepReadings(ctx context.Context, q Execer, readings []Reading) error {
+	return onReadings(ctx, q, readings, "keep readings", `FOR UPDATE OF r SKIP LOCKED`, `
+		UPDATE readings r
+		SET begun_at = now()
+		FROM mine`)
+}
+
 // EndReadings says of readings that they killed nobody. Those that somebody else
 // has taken over are left alone.
 func EndReadings(ctx context.Context, q Execer, readings []Reading) error {
+	return onReadings(ctx, q, readings, "end readings", `FOR UPDATE OF r`, `
+		DELETE FROM readings r
+		USING mine`)
+}
+
+func onReadings(ctx context.Context, q Execer, readings []Reading, what, lock, change string) error {
 	n := len(readings)
+	if n == 0 {
+		return nil
+	}
 	sources, ids, bodies, holders := make([]string, n), make([]string, n), make([][]byte, n), make([]int64, n)
 	for i, r := range readings {
 		sources[i], ids[i], bodies[i], holders[i] = r.Source, r.ID, r.BodyHash[:], r.Holder
@@ -92,12 +110,10 @@ func EndReadings(ctx context.Context, q Execer, readings []Reading) error {
 			FROM unnest($1::text[], $2::text[], $3::bytea[], $4::bigint[]) AS m (source, event_id, body_hash, holder)
 			JOIN readings r USING (source, event_id, body_hash, holder)
 			ORDER BY r.source, r.event_id, r.body_hash
-			FOR UPDATE OF r)
-		DELETE FROM readings r
-		USING mine
+			`+lock+`)`+change+`
 		WHERE (r.source, r.event_id, r.body_hash) = (mine.source, mine.event_id, mine.body_hash)`, sources, ids, bodies, holders)
 	if err := q.SendBatch(ctx, &b).Close(); err != nil {
-		return fmt.Errorf("end readings: %w", err)
+		return fmt.Errorf("%s: %w", what, err)
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package dedupe_test
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -47,6 +48,22 @@ func TestReadings(t *testing.T) {
 	end(second)
 	require.Equal(t, dedupe.Deadly, begin(reading(0), late), "nor does the last but one")
 
+	t.Run("one that is kept is not dead", func(t *testing.T) {
+		key := dedupe.Key{Source: "shop", ID: "evt_2"}
+		r, other := dedupe.NewReading(key, [32]byte{1}, 0), dedupe.NewReading(key, [32]byte{1}, 0)
+		require.Equal(t, dedupe.Begun, begin(r, soon))
+		old := func() {
+			_, err := pool.Exec(t.Context(), `UPDATE readings SET begun_at = begun_at - interval '1 hour' WHERE event_id = 'evt_2'`)
+			require.NoError(t, err)
+		}
+		old()
+		require.NoError(t, dedupe.KeepReadings(t.Context(), pool, []dedupe.Reading{r}))
+		require.Equal(t, dedupe.Busy, begin(other, time.Minute))
+		old()
+		require.NoError(t, dedupe.KeepReadings(t.Context(), pool, []dedupe.Reading{other}))
+		require.NotEqual(t, dedupe.Busy, begin(other, time.Minute), "only its reader keeps it")
+	})
+
 	require.Equal(t, dedupe.Begun, begin(reading(1), soon), "an operator sent it again")
 	require.Equal(t, dedupe.Begun, begin(reading(0), late), "one died of it since")
 	require.Equal(t, dedupe.Deadly, begin(reading(1), late))
@@ -63,4 +80,33 @@ func TestRestartKillsNoReader(t *testing.T) {
 		require.Equal(t, dedupe.Begun, readable)
 		pgtest.Exec(t, url, `UPDATE readings SET begun_at = pg_postmaster_start_time() - interval '2 seconds'`)
 	}
+}
+
+func TestReadingsAreLockedInKeyOrder(t *testing.T) {
+	t.Parallel()
+	pool := open(t)
+	var readings []dedupe.Reading
+	for _, id := range []string{"evt_b", "evt_a"} {
+		r := dedupe.NewReading(dedupe.Key{Source: "shop", ID: id}, [32]byte{1}, 0)
+		_, err := dedupe.BeginReading(t.Context(), pool, r, time.Hour, 3)
+		require.NoError(t, err)
+		readings = append(readings, r)
+	}
+	holder, err := pool.Begin(t.Context())
+	require.NoError(t, err)
+	lock := func(id string) {
+		_, err := holder.Exec(t.Context(), `SELECT FROM readings WHERE event_id = $1 FOR UPDATE`, id)
+		require.NoError(t, err)
+	}
+	lock("evt_a")
+	other, err := pool.Begin(t.Context())
+	require.NoError(t, err)
+	done := make(chan error, 1)
+	go func() {
+		done <- errors.Join(dedupe.EndReadings(t.Context(), other, readings), other.Commit(t.Context()))
+	}()
+	waiting(t, pool, other)
+	lock("evt_b") // nobody holds it
+	require.NoError(t, holder.Commit(t.Context()))
+	require.NoError(t, <-done)
 }

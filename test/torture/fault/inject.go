@@ -87,11 +87,11 @@ func (i *Injector) Run(ctx context.Context, plan Plan) error {
 // one does a fault, and what ends it.
 func (i *Injector) one(ctx context.Context, f Fault) {
 	for !i.take(f.Target) {
-		if f.Kind != Backup && f.Kind != Restore {
+		if !f.Certain {
 			i.Say("%s: is harmed already, left out", f)
 			return
 		}
-		sleep(ctx, 100*time.Millisecond) // what a plan is made for is waited for
+		sleep(ctx, 100*time.Millisecond)
 	}
 	defer i.release(f.Target)
 	i.Say("%s", f)

@@ -64,6 +64,9 @@ type Fault struct {
 	For time.Duration
 	// Size is the milliseconds of a Delay.
 	Size int
+	// Certain waits for its target where others are left out because that is harmed
+	// already: it is what the plan is made for.
+	Certain bool
 }
 
 // String is a line of a plan.
@@ -102,8 +105,7 @@ type Options struct {
 	Cluster bool
 	// Restore adds a backup of Postgres and its return.
 	Restore bool
-	// Certain is in every plan, spread over it, whatever is drawn beside. As any harm
-	// it is left out if its target is harmed already.
+	// Certain is in every plan, spread over it, whatever is drawn beside.
 	Certain []Fault
 }
 
@@ -120,10 +122,11 @@ func NewPlan(seed uint64, o Options) Plan {
 		w.plan = append(w.plan, f)
 	}
 	if o.Restore {
-		w.insert(Fault{At: o.Length * 2 / 5, Kind: Backup, Target: "postgres"})
-		w.insert(Fault{At: o.Length * 4 / 5, Kind: Restore, Target: "postgres"})
+		w.insert(Fault{At: o.Length * 2 / 5, Kind: Backup, Target: "postgres", Certain: true})
+		w.insert(Fault{At: o.Length * 4 / 5, Kind: Restore, Target: "postgres", Certain: true})
 	}
 	for i, f := range o.Certain {
+		f.Certain = true
 		f.At = o.Length * time.Duration(i+1) / time.Duration(len(o.Certain)+1)
 		w.insert(f)
 	}

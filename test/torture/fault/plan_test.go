@@ -63,6 +63,7 @@ func TestPlanHasWhatIsCertain(t *testing.T) {
 	plan := NewPlan(7, o)
 	require.Len(t, plan, len(drawn)+2)
 	certain[0].At, certain[1].At = 10*time.Second, 20*time.Second
+	certain[0].Certain, certain[1].Certain = true, true
 	require.Subset(t, plan, certain)
 	require.Subset(t, plan, drawn)
 	require.True(t, slices.IsSortedFunc(plan, func(a, b Fault) int { return cmp.Compare(a.At, b.At) }))
