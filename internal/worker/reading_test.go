@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -149,37 +150,60 @@ func (s *system) deadly(e *envelope.Event) {
 
 // Nobody knows what a deadly content means: it opens nothing that was given up.
 func TestDeadlyContentBesideADiscardedEvent(t *testing.T) {
-	s := newSystem(t, shop)
 	e := payment("evt_1", "p1", "bank", "wallet:1", 5)
-	s.parkFirst(shop, e)
-	results, err := letters.Store{Pool: s.pool, JS: s.js}.Discard(t.Context(), s.letters(), dedupe.Action{Actor: "ada", Note: "a mistake"})
-	require.NoError(t, err)
-	require.True(t, results[0].Done, results[0].Err)
-	discarded := s.row(e.ID)
-	require.Equal(t, dedupe.Discarded, discarded.State)
+	same, other := respelled(e), payment("evt_1", "p1", "bank", "wallet:1", 7)
+	for name, c := range map[string]struct {
+		again     []*envelope.Event
+		conflicts int
+	}{
+		// What was discarded stays so, and is no conflict with what comes after it.
+		"what was discarded is sent again first": {[]*envelope.Event{same, other}, 0},
+		// What stands is the other one by then.
+		"the other one is sent again first": {[]*envelope.Event{other, same}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSystem(t, shop)
+			s.parkFirst(shop, e)
+			store := letters.Store{Pool: s.pool, JS: s.js}
+			results, err := store.Discard(t.Context(), s.letters(), dedupe.Action{Actor: "ada", Note: "a mistake"})
+			require.NoError(t, err)
+			require.True(t, results[0].Done, results[0].Err)
+			require.Equal(t, dedupe.Discarded, s.row(e.ID).State)
 
-	other := payment("evt_1", "p1", "bank", "wallet:1", 7)
-	s.deadly(respelled(e))
-	s.deadly(other)
-	s.givenBack(2)
-	stop := s.start()
-	s.settled()
-	stop()
-	require.Equal(t, discarded.State, s.row(e.ID).State)
-	parked := s.letters()
-	require.Len(t, parked, 2)
-	for _, l := range parked {
-		require.Equal(t, dlq.CrashBudget, l.Reason)
-		require.NotEmpty(t, l.Variant)
+			s.deadly(same)
+			s.deadly(other)
+			s.givenBack(2)
+			stop := s.start()
+			s.settled()
+			require.Equal(t, dedupe.Discarded, s.row(e.ID).State)
+			parked := s.letters()
+			require.Len(t, parked, 2)
+			for _, l := range parked {
+				require.Equal(t, dlq.CrashBudget, l.Reason)
+				require.NotEmpty(t, l.Variant)
+			}
+			require.Zero(t, s.transfers())
+			stop()
+
+			// Sent again, each is decided on its merits, and none waits for ever.
+			s.start()
+			for _, again := range c.again {
+				variant := dedupe.Conflict(dedupe.Key{Source: e.Source, ID: e.ID}, sha256.Sum256(again.Data)).Variant
+				i := slices.IndexFunc(parked, func(l *dlq.Letter) bool { return l.Variant == variant })
+				results, err := store.Redrive(t.Context(), parked[i:i+1], ada, nil)
+				require.NoError(t, err)
+				require.True(t, results[0].Done, results[0].Err)
+				s.settled()
+			}
+			require.EqualValues(t, 7, s.balance("wallet:1"))
+			left := s.letters()
+			require.Len(t, left, c.conflicts)
+			for _, l := range left {
+				require.Equal(t, dlq.IDConflict, l.Reason)
+			}
+			require.Equal(t, c.conflicts, s.count(`SELECT count(*) FROM events WHERE state <> 'completed'`))
+		})
 	}
-	require.Zero(t, s.transfers())
-
-	// Sent again, each is decided on its merits, and none waits for ever.
-	s.redriveAll()
-	s.start()
-	s.settled()
-	require.Equal(t, 1, s.transfers())
-	require.Zero(t, s.count(`SELECT count(*) FROM events WHERE state <> 'completed'`))
 }
 
 // A look that takes longer than the ack wait is no death, whoever else asks.
