@@ -39,7 +39,8 @@ func FuzzGooglePlay(f *testing.F)  { fuzzFamily(f, "google-play") }
 func FuzzMACs(f *testing.F) {
 	var names []string
 	for _, name := range Names() {
-		if _, ok := mustNew(f, sourceOf(f, name)).scheme.(*mac); ok {
+		switch mustNew(f, sourceOf(f, name)).scheme.(type) {
+		case *mac, *forms:
 			names = append(names, name)
 		}
 	}

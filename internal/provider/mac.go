@@ -28,6 +28,8 @@ type mac struct {
 	prefix string
 	// also is another prefix under which the same signature may stand.
 	also string
+	// named: the key's name and a colon stand between prefix and signature.
+	named bool
 	// separator stands between the parts of the header, those without prefix
 	// and timePart being ignored; empty: the whole value is one signature.
 	separator, timePart string
@@ -132,7 +134,7 @@ func (m *mac) verify(_ context.Context, req Request, now time.Time) error {
 		hasher := key.Get().(*hasher)
 		sum := hasher.sum(m.content, &text)
 		found := m.contains(value, sum)
-		req.trace.mac(i, m.prefix, m.encoding, sum, found)
+		req.trace.mac(i, m.shown(), m.encoding, sum, found)
 		key.Put(hasher)
 		if found {
 			return nil
@@ -173,11 +175,22 @@ func (m *mac) contains(value string, sum []byte) bool {
 		if !ok && m.also != "" {
 			text, ok = strings.CutPrefix(part, m.also)
 		}
+		if m.named {
+			_, text, _ = strings.Cut(text, ":")
+		}
 		if ok && m.encoding.equal(text, sum) {
 			return true
 		}
 	}
 	return false
+}
+
+// shown is what stands before a signature that is made here.
+func (m *mac) shown() string {
+	if m.named {
+		return m.prefix + "KEY:"
+	}
+	return m.prefix
 }
 
 // cut returns the first part of a header's value and the rest. An iterator
@@ -186,7 +199,11 @@ func (m *mac) cut(value string) (part, rest string, more bool) {
 	if m.separator == "" {
 		return value, "", false
 	}
-	return strings.Cut(value, m.separator)
+	part, rest, more = strings.Cut(value, m.separator)
+	if m.named {
+		part = strings.TrimSpace(part)
+	}
+	return part, rest, more
 }
 
 func (m *mac) sign(req *Request, id string, now time.Time) error {
@@ -200,7 +217,7 @@ func (m *mac) sign(req *Request, id string, now time.Time) error {
 	hasher := m.keys[0].Get().(*hasher)
 	defer m.keys[0].Put(hasher)
 
-	value := m.prefix + m.encoding.encode(hasher.sum(m.content, &text))
+	value := m.shown() + m.encoding.encode(hasher.sum(m.content, &text))
 	switch {
 	case m.timeHeader != "":
 		req.Header.Set(m.timeHeader, text.stamp)

@@ -2,7 +2,6 @@ package provider
 
 import (
 	"crypto/sha1"
-	"crypto/sha512"
 	"net/http"
 )
 
@@ -183,31 +182,7 @@ var pusher = preset{
 	sampleHeader: map[string]string{"X-Pusher-Key": "key_test"},
 }
 
-// paystack has no event id: an event is known by its name, its object and the
-// object's status. Read: verifying-transaction of PaystackOSS/doc-code-snippets,
-// which signs the body with SHA-512 under the account's secret key. A page of the
-// same repository that could not be found in it (verifying-signature) shows
-// "t=…,v1=KEY:…" over the time and the body, which is not looked at.
-var paystack = preset{
-	name:   "paystack",
-	signed: "HMAC-SHA512, hex, header X-Paystack-Signature, over the body",
-	secret: "the account's secret key, sk_…",
-	scheme: mac{header: "X-Paystack-Signature", hash: sha512.New}.scheme,
-	id: []string{
-		"body:event", "body:data.id,data.reference,data.transfer_code,data.subscription_code,data.invoice_code,data.request_code",
-		"body:data.status?",
-	},
-	typ:         []string{"body:event"},
-	live:        "body:data.domain",
-	occurred:    "body:data.paid_at,data.updated_at,data.updatedAt,data.created_at,data.createdAt",
-	fingerprint: []string{"event", "data.id", "data.domain", "data.status", "data.reference", "data.amount", "data.currency"},
-	sample: `{"event":"charge.success","data":{"id":{number},"domain":"live","status":"success","reference":"{id}","amount":10000,` +
-		`"currency":"NGN","paid_at":"2024-01-01T00:00:00.000Z"}}`,
-	amount:   []string{"data.amount"},
-	currency: []string{"data.currency"},
-}
-
-// lemonSqueezy has no event id either, and data.id is an invoice's for failed
+// lemonSqueezy has no event id, and data.id is an invoice's for failed
 // payments and a subscription's elsewhere, so that the object's type counts.
 // Read: docs.lemonsqueezy.com; that the hash is SHA-256, in its examples.
 var lemonSqueezy = preset{
