@@ -17,6 +17,8 @@ const (
 	Claimed = "worker.claimed"
 	// Begun: an attempt of its own is committed, and not yet made.
 	Begun = "worker.begun"
+	// Reading: a look at another content of a decided event is counted, and not done.
+	Reading = "worker.reading"
 	// Reserved: the transaction holds its locks, and has written nothing.
 	Reserved = "worker.reserved"
 	// Committed: the money is posted, and the delivery is not acknowledged.
@@ -52,6 +54,6 @@ const (
 // All lists the points at which a program may be ended, by the kind of program.
 var All = map[string][]string{
 	"receiver": {Unstored, Stored},
-	"worker":   {Claimed, Begun, Reserved, Committed, Unlettered, Lettered, Parked, Swept},
+	"worker":   {Claimed, Begun, Reading, Reserved, Committed, Unlettered, Lettered, Parked, Swept},
 	"redrive":  {Redriven, Sent},
 }

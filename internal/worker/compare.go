@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/onceledger/onceledger/internal/faultpoint"
 	"github.com/onceledger/onceledger/internal/stream"
 	"github.com/onceledger/onceledger/pkg/dedupe"
 	"github.com/onceledger/onceledger/pkg/envelope"
@@ -106,6 +107,7 @@ func (l *loop) read(ctx context.Context, it *item, look func() error) (dedupe.Re
 		it.reading.Store(nil)
 		return readable, nil
 	}
+	faultpoint.Reach(faultpoint.Reading)
 	err = look()
 	if errors.Is(err, errUnread) && ctx.Err() == nil {
 		it.reading.Store(nil)
