@@ -61,10 +61,7 @@ func (sending *Sending) event(in io.Reader, src *catalog.Source) (*sampled, erro
 // unfit says which flag asked for what the provider's sample cannot be, and what
 // helps.
 func unfit(err error) error {
-	switch {
-	case errors.Is(err, provider.ErrFixed):
-		return exit.Usagef("--%w; send a file with --body", err)
-	case errors.Is(err, provider.ErrNoPlace):
+	if errors.Is(err, provider.ErrNoPlace) {
 		return exit.Usagef("--%w; name the member with --set PATH=VALUE", err)
 	}
 	return exit.Usagef("--%w", err)

@@ -73,8 +73,8 @@ func TestSend(t *testing.T) {
 			"--currency: the sample has no member for it; name the member with --set": {Source: "pages", Sample: provider.Sample{Currency: "EUR"}},
 			"what --body names is sent as it is":                                      {Source: "shop", Body: "-", Sample: provider.Sample{Set: []string{"a=1"}}},
 			"--type stands in the body":                                               {Source: "shop", Body: "-", Sample: provider.Sample{Type: "paid"}},
-			"this body is XML, whose members cannot be set":                           {Source: "xml", Sample: provider.Sample{Type: "FAIL"}},
-			"send a file with --body":                                                 {Source: "xml", Sample: provider.Sample{Set: []string{"a=1"}}},
+			"--set: the sample has no member for it outside the one element":          {Source: "xml", Sample: provider.Sample{Set: []string{"a=1"}}},
+			"--set: XML cannot hold it":                                               {Source: "xml", Sample: provider.Sample{Set: []string{"xml.a=\x01"}}},
 		} {
 			out, err := send(sending)
 			require.ErrorContains(t, err, text)

@@ -40,6 +40,7 @@ var braintree = preset{
 	contentType: "application/x-www-form-urlencoded",
 	sample: `<notification><kind>subscription_charged_successfully</kind><timestamp type="datetime">2024-01-01T00:00:00Z</timestamp>` +
 		`<subject><subscription><id>{id}</id><price>10.00</price></subscription></subject></notification>`,
+	amount: []string{"bt_payload.notification.subject.subscription.price"},
 }
 
 // braintreeSubject lists the ids of the objects that a notification can be about.

@@ -16,14 +16,15 @@ import (
 	"github.com/onceledger/onceledger/internal/jsondoc"
 )
 
-// draft is a preset's sample while its members are set: JSON, a form, or XML,
-// which stays as it is.
+// draft is a preset's sample while its members are set: JSON, a form, or XML.
 type draft struct {
 	header http.Header
-	root   any         // JSON
+	root   any         // JSON; XML, as body.ReadXML reads it
 	item   any         // where paths begin: root, or the one item of a batch
 	form   [][2]string // in the order of the fields
-	xml    string
+	// xml is the document in root; nil: it is JSON. It is root itself, or where a
+	// form has it, a member of root, so that paths are those that rules write.
+	xml map[string]any
 }
 
 // spot is one place of a draft.
@@ -42,7 +43,15 @@ func (s *Source) draft(id string) (*draft, error) {
 	}
 	switch body.FormatOf([]byte(p.sample)) {
 	case body.FormatXML:
-		d.xml = s.filled(id, xmlText)
+		doc, err := body.ReadXML([]byte(s.filled(id, xmlText)))
+		if err != nil {
+			return nil, fmt.Errorf("read sample: %w", err)
+		}
+		d.xml, d.root = doc, doc
+		for _, inner := range p.kind.Inner {
+			d.root, _ = put(map[string]any{}, inner.Path, doc) // into an object anything fits
+		}
+		d.item = d.root
 		return d, nil
 	case body.FormatForm:
 		form, err := body.ReadForm([]byte(s.filled(id, url.QueryEscape)))
@@ -177,8 +186,6 @@ func (d *draft) set(at spot, value any) error {
 	case at.header != "":
 		d.header.Set(at.header, fmt.Sprint(value))
 		return nil
-	case d.xml != "":
-		return ErrFixed
 	case d.form != nil:
 		i := d.field(at)
 		if i < 0 {
@@ -187,6 +194,9 @@ func (d *draft) set(at spot, value any) error {
 		}
 		d.form[i][1] = fmt.Sprint(value)
 		return nil
+	}
+	if d.xml != nil {
+		value = fmt.Sprint(value) // all that elements hold
 	}
 	_, err := put(d.base(at), at.path, value)
 	return err
@@ -212,8 +222,8 @@ func (d *draft) remove(at spot) {
 // bytes returns the body.
 func (d *draft) bytes() ([]byte, error) {
 	switch {
-	case d.xml != "":
-		return []byte(d.xml), nil
+	case d.xml != nil:
+		return d.document()
 	case d.form != nil:
 		pairs := make([]string, len(d.form))
 		for i, field := range d.form {

@@ -11,12 +11,8 @@ import (
 	"time"
 )
 
-var (
-	// ErrFixed marks what was asked of a body whose members cannot be set.
-	ErrFixed = errors.New("this body is XML, whose members cannot be set")
-	// ErrNoPlace marks what the provider's sample has no member for.
-	ErrNoPlace = errors.New("the sample has no member for it")
-)
+// ErrNoPlace marks what the provider's sample has no member for.
+var ErrNoPlace = errors.New("the sample has no member for it")
 
 // Sample says what a made-up event holds; empty values leave what the preset's
 // own sample has.
@@ -31,7 +27,7 @@ type Sample struct {
 	Amount, Currency string
 	// Set are members of the body, as place=value. A place is a path as rules write
 	// it (data.object.customer; of a batch, in its one item), "header:X-Name", or
-	// "batch:name" beside the items. A value that is JSON is written as it is.
+	// "batch:name" beside the items. A value that is JSON is written as it is in JSON.
 	Set []string
 	// At is when it happened; zero leaves the sample's own time, long ago.
 	At time.Time
@@ -53,7 +49,7 @@ func (s *Source) Sample(id string) []byte {
 // headers that come with the signed request. It is in the source's mode.
 //
 // Errors are about what was asked for, begin with its name in lower case, and
-// wrap ErrFixed or ErrNoPlace where the provider's bodies do not allow it.
+// wrap ErrNoPlace where the provider's bodies do not have it.
 func (s *Source) Compose(o Sample) (body []byte, header http.Header, err error) {
 	d, err := s.draft(o.ID)
 	if err != nil {
@@ -97,9 +93,6 @@ func (s *Source) TypeInHeader() bool {
 // fit makes a draft one of this source: in its mode, at the time that is asked
 // for, and with an id and a type in the places that only the configuration names.
 func (d *draft) fit(s *Source, o Sample) error {
-	if d.xml != "" {
-		return nil
-	}
 	if s.live.set() {
 		if at, value := d.resolve(s.live); modeOf(value, s.preset.modes) != s.mode {
 			if err := d.set(at, wordFor(s.mode, s.preset.modes, value)); err != nil {
@@ -158,8 +151,6 @@ func (d *draft) setAll(places []string, text string) error {
 	switch {
 	case text == "":
 		return nil
-	case d.xml != "":
-		return ErrFixed
 	case len(places) == 0:
 		return ErrNoPlace
 	}
@@ -179,7 +170,7 @@ func (d *draft) setPair(pair string) error {
 	if !ok || !sound {
 		return fmt.Errorf("%q is not path=value, as in data.object.customer=cus_1", pair)
 	}
-	if at.header != "" || d.form != nil {
+	if at.header != "" || d.form != nil || d.xml != nil {
 		return d.set(at, text)
 	}
 	return d.set(at, valueOf(text))

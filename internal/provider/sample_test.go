@@ -48,13 +48,14 @@ func keyed(t *testing.T, s *Source, event *envelope.Event) {
 
 // Those whose sample says nothing of a type, or of money.
 var (
-	untyped   = []string{"hmac", "mollie-classic"}    // hmac's type is the configuration's to name
-	fixed     = []string{"braintree", "wechatpay-v2"} // XML
+	untyped   = []string{"hmac", "mollie-classic"} // hmac's type is the configuration's to name
 	moneyless = []string{
 		"gocardless", "google-play", "hubspot", "hubspot-v1", "hubspot-v2", "mailersend", "mercado-pago", "meta", "microsoft-graph",
 		"mollie-classic", "pusher", "recurly", "sendgrid", "slack", "twilio", "wise", "zoom",
 	}
-	oneCurrency = []string{"alipay", "github"}
+	oneCurrency = []string{"alipay", "braintree", "github"}
+	// within is where their documents begin; elsewhere it is the body.
+	within = map[string]string{"braintree": "bt_payload.notification.", "wechatpay-v2": "xml."}
 )
 
 // Whatever the provider, a made-up event is accepted, has a key, and holds what
@@ -96,13 +97,10 @@ func TestEverySampleIsWhatWasAskedFor(t *testing.T) {
 
 func checkType(t *testing.T, s *Source, usual string) {
 	wish := Sample{ID: "evt_1", Type: usual + "x"}
-	switch _, _, err := s.Compose(wish); {
-	case slices.Contains(fixed, s.preset.name):
-		require.ErrorIs(t, err, ErrFixed)
-		require.ErrorContains(t, err, "type: ")
-		return
-	case slices.Contains(untyped, s.preset.name):
+	if slices.Contains(untyped, s.preset.name) {
+		_, _, err := s.Compose(wish)
 		require.ErrorIs(t, err, ErrNoPlace)
+		require.ErrorContains(t, err, "type: ")
 		return
 	}
 	require.NotEmpty(t, usual)
@@ -121,14 +119,12 @@ func checkMoney(t *testing.T, s *Source) {
 	if name == "adyen" {
 		amount.Amount = "12345" // it is signed as text, which only integers have
 	}
-	refused := map[error][]Sample{}
+	var refused []Sample
 	switch {
-	case slices.Contains(fixed, name):
-		refused[ErrFixed] = []Sample{amount, currency}
 	case slices.Contains(moneyless, name):
-		refused[ErrNoPlace] = []Sample{amount, currency}
+		refused = []Sample{amount, currency}
 	case slices.Contains(oneCurrency, name):
-		refused[ErrNoPlace] = []Sample{currency}
+		refused = []Sample{currency}
 	default:
 		_, event := composed(t, s, currency)
 		for _, place := range s.preset.currency {
@@ -136,11 +132,9 @@ func checkMoney(t *testing.T, s *Source) {
 			require.Equal(t, s.LowerCurrency(), seen(t, s, event, place) == "sek")
 		}
 	}
-	for want, wishes := range refused {
-		for _, wish := range wishes {
-			_, _, err := s.Compose(wish)
-			require.ErrorIs(t, err, want)
-		}
+	for _, wish := range refused {
+		_, _, err := s.Compose(wish)
+		require.ErrorIs(t, err, ErrNoPlace)
 	}
 	if len(s.preset.amount) == 0 {
 		require.NotEmpty(t, refused)
@@ -172,16 +166,15 @@ func seen(t *testing.T, s *Source, event *envelope.Event, place string) string {
 }
 
 func checkSet(t *testing.T, s *Source) {
-	wish := Sample{ID: "evt_1", Set: []string{"probe.deep=7", "body:note=a=b & c", "header:x-note=yes"}}
-	if slices.Contains(fixed, s.preset.name) {
-		_, _, err := s.Compose(wish)
-		require.ErrorIs(t, err, ErrFixed)
-		return
+	in := within[s.preset.name]
+	probe := in + "probe.deep"
+	if s.preset.name == "wechatpay-v2" {
+		probe = in + "probe" // elements in elements cannot be signed
 	}
-	req, event := composed(t, s, wish)
+	req, event := composed(t, s, Sample{ID: "evt_1", Set: []string{probe + "=7", "body:" + in + "note=a=b & c", "header:x-note=yes"}})
 	keyed(t, s, event)
-	require.Equal(t, "7", seen(t, s, event, "probe.deep"))
-	require.Equal(t, "a=b & c", seen(t, s, event, "note"))
+	require.Equal(t, "7", seen(t, s, event, probe))
+	require.Equal(t, "a=b & c", seen(t, s, event, in+"note"))
 	require.Equal(t, "yes", req.Header.Get("X-Note"))
 	for _, bad := range []string{"", "a", "=1", "a..b=1", "header:=1", "header:a b=1"} {
 		_, _, err := s.Compose(Sample{ID: "evt_1", Set: []string{bad}})
@@ -196,7 +189,7 @@ func checkTime(t *testing.T, s *Source) {
 	switch {
 	case !s.occurred.set():
 		require.Equal(t, now.UTC(), event.Time, "it is not said")
-	case slices.Contains(fixed, s.preset.name), s.preset.zone == "Pacific": // it stays the sample's
+	case s.preset.zone == "Pacific": // it stays the sample's
 		require.Less(t, event.Time, at.AddDate(-1, 0, 0))
 	default:
 		require.Equal(t, at.Unix(), event.Time.Unix())
@@ -231,6 +224,22 @@ func TestPlacesOfASample(t *testing.T) {
 	_, event = composed(t, google, Sample{ID: "1", Type: "2"})
 	require.Equal(t, "2", event.Type)
 	require.NotContains(t, string(event.Data), "notificationType")
+}
+
+// Attributes stay as they are, and what XML cannot say is refused.
+func TestPlacesOfXML(t *testing.T) {
+	t.Parallel()
+	s := mustNew(t, sourceOf(t, "braintree"))
+	_, event := composed(t, s, Sample{ID: "1", Set: []string{"bt_payload.notification.subject.dispute.id=<d&1>"}})
+	require.Equal(t, "<d&1>", seen(t, s, event, "bt_payload.notification.subject.dispute.id"))
+	require.Equal(t, "datetime", seen(t, s, event, "bt_payload.notification.timestamp@type"))
+	for _, bad := range []string{
+		"note=1", "bt_payload.other=1", "bt_payload.notification.a b=1", "bt_payload.notification.a>b=1", "bt_payload.notification.7=1",
+		"bt_payload.notification.kind@=1", "bt_payload.notification.none@a=1", "bt_payload.notification.note=\x01",
+	} {
+		_, _, err := s.Compose(Sample{ID: "1", Set: []string{bad}})
+		require.Error(t, err, bad)
+	}
 }
 
 // Only a part that an id cannot do without is made up where the caller has none.

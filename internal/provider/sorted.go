@@ -134,10 +134,11 @@ var wechatV2 = preset{
 	reject:      xmlAck(http.StatusUnauthorized, "<xml><return_code><![CDATA[FAIL]]></return_code><return_msg><![CDATA[signature does not verify]]></return_msg></xml>"),
 	again:       xmlAck(http.StatusServiceUnavailable, "<xml><return_code><![CDATA[FAIL]]></return_code><return_msg><![CDATA[please send again]]></return_msg></xml>"),
 	contentType: "text/xml",
-	sample: "<xml><appid><![CDATA[wx1]]></appid><mch_id><![CDATA[10000100]]></mch_id><nonce_str><![CDATA[n]]></nonce_str>" +
-		"<result_code><![CDATA[SUCCESS]]></result_code><return_code><![CDATA[SUCCESS]]></return_code>" +
-		"<sign_type><![CDATA[HMAC-SHA256]]></sign_type><time_end><![CDATA[20240101080000]]></time_end><total_fee>1</total_fee>" +
-		"<transaction_id>{id}</transaction_id><out_trade_no>order-{id}</out_trade_no></xml>",
+	sample: "<xml><appid>wx1</appid><mch_id>10000100</mch_id><nonce_str>n</nonce_str><result_code>SUCCESS</result_code>" +
+		"<return_code>SUCCESS</return_code><sign_type>HMAC-SHA256</sign_type><time_end>20240101080000</time_end>" +
+		"<fee_type>CNY</fee_type><total_fee>1</total_fee><transaction_id>{id}</transaction_id><out_trade_no>order-{id}</out_trade_no></xml>",
+	amount:   []string{"xml.total_fee"},
+	currency: []string{"xml.fee_type"},
 }
 
 type sortedXML struct{ secrets []string }

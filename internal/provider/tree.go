@@ -6,13 +6,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/onceledger/onceledger/internal/body"
 	"github.com/onceledger/onceledger/internal/jsondoc"
 )
 
-// JSON as a tree whose members are set, for samples and for what is sealed.
+// JSON and XML as trees whose members are set, for samples and for what is sealed.
 
 // decodeJSON reads one document, and numbers as they are spelt.
 func decodeJSON(text string) (any, error) {
@@ -94,4 +98,46 @@ func sealed(data []byte, seal func(open json.RawMessage) (any, error), path ...s
 		return nil, err
 	}
 	return encodeJSON(doc)
+}
+
+// document writes the draft's XML. What would not read as it was meant is an error.
+func (d *draft) document() ([]byte, error) {
+	if root, _ := d.root.(map[string]any); len(root) > 1 {
+		return nil, fmt.Errorf("set: %w outside the one element of the document", ErrNoPlace)
+	}
+	var out strings.Builder
+	writeXML(&out, d.xml)
+	text := []byte(out.String())
+	again, err := body.ReadXML(text)
+	if err == nil && !reflect.DeepEqual(again, d.xml) {
+		err = errors.New("XML cannot hold it")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("set: %w", err)
+	}
+	return text, nil
+}
+
+// writeXML writes what body.ReadXML makes of elements, those of one parent in the
+// order of their names. Samples have no lists.
+func writeXML(out *strings.Builder, elements map[string]any) {
+	for _, name := range slices.Sorted(maps.Keys(elements)) {
+		if strings.Contains(name, "@") {
+			continue // an attribute, written with its element
+		}
+		out.WriteString("<" + name)
+		for _, attribute := range slices.Sorted(maps.Keys(elements)) {
+			if of, a, _ := strings.Cut(attribute, "@"); a != "" && of == name {
+				fmt.Fprintf(out, ` %s="%s"`, a, xmlText(fmt.Sprint(elements[attribute])))
+			}
+		}
+		out.WriteString(">")
+		switch value := elements[name].(type) {
+		case map[string]any:
+			writeXML(out, value)
+		case string:
+			out.WriteString(xmlText(value))
+		}
+		out.WriteString("</" + name + ">")
+	}
 }
