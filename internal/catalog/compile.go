@@ -23,6 +23,7 @@ func compile(src config.Source, assets *ledger.Assets, known config.Faults) (*So
 		if len(found) == 0 {
 			preset.FingerprintPaths = source.FingerprintPaths()
 			preset.LowerCurrency = source.LowerCurrency()
+			preset.Decimals = source.Decimals()
 			preset.HasMode = source.HasMode()
 			preset.View = source.View
 		}

@@ -38,6 +38,7 @@ var adyen = preset{
 	sample: `{"live":"true","notificationItems":[{"NotificationRequestItem":{"eventCode":"AUTHORISATION","pspReference":"{id}",` +
 		`"merchantAccountCode":"Shop","merchantReference":"order-{id}","amount":{"currency":"EUR","value":1000},"success":"true",` +
 		`"eventDate":"2024-01-01T00:00:00+00:00"}}]}`,
+	decimals: adyenDecimals,
 	amount:   []string{"NotificationRequestItem.amount.value"},
 	currency: []string{"NotificationRequestItem.amount.currency"},
 }
@@ -58,9 +59,14 @@ var adyenPlatform = preset{
 	ack:         plainAck(http.StatusAccepted, "[accepted]"),
 	sample: `{"environment":"live","type":"balancePlatform.transfer.updated","timestamp":"2024-01-01T00:00:00Z",` +
 		`"data":{"id":"{id}","balancePlatform":"P1","status":"booked","sequenceNumber":2,"amount":{"currency":"EUR","value":1000}}}`,
+	decimals: adyenDecimals,
 	amount:   []string{"data.amount.value"},
 	currency: []string{"data.amount.currency"},
 }
+
+// adyenDecimals are what docs.adyen.com/development-resources/currency-codes marks
+// as other than the standard.
+var adyenDecimals = map[string]int{"CLP": 2, "CVE": 0, "IDR": 0, "ISK": 2}
 
 const (
 	adyenList = "notificationItems"

@@ -58,6 +58,9 @@ type preset struct {
 	// fingerprint lists the body paths that carry an event's meaning.
 	fingerprint   []string
 	lowerCurrency bool
+	// decimals are those with which the provider's own table has a currency, where
+	// ISO 4217 has others.
+	decimals map[string]int
 
 	// ack answers what is stored, reject a bad signature, again what cannot be
 	// taken now. Zero values are a plain 200, 401 and 503.

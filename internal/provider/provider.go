@@ -175,6 +175,10 @@ func (s *Source) FingerprintPaths() [][]string {
 // LowerCurrency reports whether the provider writes ISO 4217 codes in lower case.
 func (s *Source) LowerCurrency() bool { return s.preset.lowerCurrency }
 
+// Decimals returns with how many decimals the provider counts minor units of those
+// currencies for which it has others than ISO 4217.
+func (s *Source) Decimals() map[string]int { return s.preset.decimals }
+
 // HasMode reports whether events say if they are live or test. An event of
 // such a source without a mode moves no money.
 func (s *Source) HasMode() bool { return s.live.set() }

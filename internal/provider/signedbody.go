@@ -225,7 +225,8 @@ var mollie = preset{
 
 var mollieEntity = mustLocator("body:_embedded.entity")
 
-// checkout is Checkout.com. Read: checkout.com/docs/workflows.
+// checkout is Checkout.com. Read: checkout.com/docs/workflows; its decimals in
+// "format the amount value".
 var checkout = preset{
 	name:     "checkout",
 	signed:   "HMAC-SHA256, hex, header Cko-Signature, over the body",
@@ -239,6 +240,7 @@ var checkout = preset{
 	},
 	sample: `{"id":"{id}","type":"payment_captured","version":"1.0.0","created_on":"2024-01-01T00:00:00Z",` +
 		`"data":{"id":"pay_{id}","action_id":"act_{id}","reference":"ord_{id}","amount":1000,"currency":"EUR"}}`,
+	decimals: map[string]int{"CLP": 2},
 	amount:   []string{"data.amount"},
 	currency: []string{"data.currency"},
 }

@@ -40,6 +40,7 @@ var stripe = preset{
 		"related_object.id", "related_object.type", // v2 thin events
 	},
 	lowerCurrency: true,
+	decimals:      map[string]int{"ISK": 2, "MGA": 0, "UGX": 2}, // docs.stripe.com/currencies
 	sample: `{"id":"{id}","object":"event","livemode":true,"created":1700000000,"type":"charge.succeeded","data":{"object":{"id":"ch_{id}",` +
 		`"object":"charge","status":"succeeded","amount":1999,"currency":"eur","customer":"cus_test","metadata":{"customer":"cus_test"}}}}`,
 	amount:   []string{"data.object.amount"},

@@ -79,6 +79,13 @@ func (c *compiler) transfer(t config.Transfer, path string) transfer {
 		}),
 		operation: c.expression(t.Operation, t.Pos, path+".operation", operationWanted),
 	}
+	if compiled.amount != nil {
+		compiled.counted = !compiled.amount.reads.major
+		if r := compiled.amount.reads; r.minor && r.major && len(c.money.decimals) > 0 {
+			c.fault(t.Amount.Pos, path+".amount", "has both minor() and major(), and this provider counts some currencies "+
+				"with other decimals than ISO 4217; write two transfers")
+		}
+	}
 	if t.Parent.Value != "" || t.Parent.Pos != (config.Pos{}) {
 		compiled.parent = c.expression(t.Parent, t.Pos, path+".parent", operationWanted)
 		if strings.TrimSpace(t.Parent.Value) == strings.TrimSpace(t.Operation.Value) {

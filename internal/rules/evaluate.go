@@ -155,6 +155,11 @@ func (s *Set) post(t *transfer, f *facts) (*ledger.Transfer, *refusal) {
 	if refused != nil {
 		return nil, t.asset.refuse(refused)
 	}
+	if t.counted {
+		if minor, refused = s.money.counted(minor, asset); refused != nil {
+			return nil, t.amount.refuse(refused)
+		}
+	}
 	posted := &ledger.Transfer{Asset: asset.Code, Amount: minor}
 	if posted.Debit, refused = t.debit.account(f); refused != nil {
 		return nil, refused

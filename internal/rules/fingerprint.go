@@ -69,6 +69,9 @@ func (s *Set) hash() int64 {
 	} {
 		h = appendNetstring(h, text)
 	}
+	for _, code := range slices.Sorted(maps.Keys(s.money.decimals)) {
+		h = appendNetstring(h, fmt.Sprintf("%s as %d", code, s.money.decimals[code]))
+	}
 	for _, asset := range s.money.assets.Declared() {
 		h = appendNetstring(h, fmt.Sprintf("%s/%d", asset.Code, asset.Exponent))
 	}

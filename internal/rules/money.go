@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -14,8 +15,9 @@ import (
 
 // money reads amounts and assets exactly; pkg/ledger does the arithmetic.
 type money struct {
-	assets *ledger.Assets
-	lower  bool
+	assets   *ledger.Assets
+	lower    bool
+	decimals map[string]int
 }
 
 // minor implements minor(x): an amount in minor units, as an integer or its
@@ -72,6 +74,19 @@ func (m *money) lookup(code string) (ledger.Asset, *refusal) {
 		return ledger.Asset{}, refuse(dlq.CurrencyUnknown, "%w: %q", ledger.ErrCurrencyUnknown, clip(code))
 	}
 	return asset, nil
+}
+
+// counted turns an amount in the provider's minor units of an asset into the ledger's.
+func (m *money) counted(amount int64, asset ledger.Asset) (int64, *refusal) {
+	decimals, ok := m.decimals[asset.Code]
+	if !ok {
+		return amount, nil
+	}
+	scaled, err := ledger.Rescale(amount, decimals, asset.Exponent)
+	if err != nil {
+		return 0, amountRefusal(fmt.Errorf("%w: the provider counts %s with %d decimals", err, asset.Code, decimals))
+	}
+	return scaled, nil
 }
 
 func isLowerCode(code string) bool {

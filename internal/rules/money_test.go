@@ -70,6 +70,47 @@ func TestMajorIsExactForEveryCent(t *testing.T) {
 	}
 }
 
+// Providers count some currencies with other decimals than ISO 4217 gives them.
+func TestDecimalsOfTheProvider(t *testing.T) {
+	t.Parallel()
+	preset := rules.Preset{Name: "stripe", LowerCurrency: true, Decimals: map[string]int{"ISK": 2, "UGX": 2, "MGA": 0, "IDR": 0}}
+	for _, c := range []struct{ expression, amount, asset, want string }{
+		{"minor(body.amount)", "50000", "isk", "500 ISK"},
+		{"minor(body.amount)", `"50000"`, "UGX", "500 UGX"},
+		{"body.amount", "50000", "ISK", "500 ISK"},
+		{"minor(body.amount) - minor(100)", "50000", "ISK", "499 ISK"},
+		{"500", "1", "ISK", "5 ISK"},
+		{"minor(body.amount)", "50050", "ISK", "amount_precision"},
+		{"minor(body.amount)", "500", "MGA", "50000 MGA"},
+		{"minor(body.amount)", "92233720368547759", "IDR", "amount_overflow"},
+		{"minor(body.amount)", "0", "ISK", "nothing"},
+		{"minor(body.amount)", "500", "JPY", "500 JPY"},
+		{"minor(body.amount)", "500", "USD", "500 USD"},
+		{"major(body.amount, body.currency)", "500", "ISK", "500 ISK"},
+		{"major(body.amount, body.currency)", "5.25", "IDR", "525 IDR"},
+	} {
+		set := compile(t, genericSource(func(t *config.Transfer) { t.Amount = text(c.expression) }), preset)
+		d := set.Decide(genericEvent(fmt.Sprintf(`{"id":"p1","customer":"c","amount":%s,"currency":%q}`, c.amount, c.asset)))
+		require.Equal(t, c.want, outcome(t, d), "%s %s %s", c.expression, c.amount, c.asset)
+	}
+
+	both := genericSource(func(t *config.Transfer) {
+		t.Amount = text(`body.currency == "USD" ? minor(body.amount) : major(body.amount, body.currency)`)
+	})
+	_, faults := rules.Compile(both, preset, nil)
+	require.Len(t, faults, 1)
+	require.Equal(t, "sources.shop.rules[0].transfers[0].amount", faults[0].Path)
+	require.Contains(t, faults[0].Message, "has both minor() and major()")
+	plain := compile(t, both, generic)
+
+	// What is counted otherwise is decided otherwise.
+	decimals := generic
+	decimals.Decimals = map[string]int{"ISK": 2}
+	counted := genericSource(func(t *config.Transfer) { t.Amount = text("minor(body.amount)") })
+	require.NotEqual(t, compile(t, counted, generic).Version(), compile(t, counted, decimals).Version())
+	require.NotZero(t, plain.Version())
+}
+
 // Cases 64 to 68, 70, and what else an amount can be.
 func TestAmounts(t *testing.T) {
 	t.Parallel()

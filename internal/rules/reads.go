@@ -20,6 +20,8 @@ type reads struct {
 	// event and header are members by constant name, hidden the loop variables
 	// that are called like one of the variables.
 	event, header, hidden []member
+	// minor and major are set where these functions are called.
+	minor, major bool
 }
 
 type member struct {
@@ -46,6 +48,8 @@ func (r *reads) walk(e ast.Expr) {
 	case ast.SelectKind:
 		r.walk(e.AsSelect().Operand())
 	case ast.CallKind:
+		r.minor = r.minor || e.AsCall().FunctionName() == "minor"
+		r.major = r.major || e.AsCall().FunctionName() == "major"
 		if e.AsCall().IsMemberFunction() {
 			r.walk(e.AsCall().Target())
 		}

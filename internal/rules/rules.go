@@ -17,7 +17,8 @@
 // request headers the preset keeps), and the functions op, minor and major.
 // Numbers are exact: a JSON integer of up to 64 bits is a CEL int, any other
 // number is a decimal, which minor(), major(), string() and comparisons take,
-// and arithmetic does not.
+// and arithmetic does not. An amount without major() is in minor units as the
+// provider counts them, which for some currencies are not those of ISO 4217.
 package rules
 
 import (
@@ -55,6 +56,9 @@ type Preset struct {
 	FingerprintPaths [][]string
 	// LowerCurrency accepts "usd" for USD, where the provider writes it so.
 	LowerCurrency bool
+	// Decimals are those with which the provider counts its minor units of a
+	// currency, where they are not those of ISO 4217.
+	Decimals map[string]int
 	// HasMode says that every event is either live or test.
 	HasMode bool
 	// View reads the body of an event, of which keep is needed; nil: it is JSON.
@@ -80,6 +84,9 @@ type rule struct {
 
 type transfer struct {
 	debit, credit, amount, asset, operation *expression
+	// counted is set where the amount is in the provider's minor units, and not
+	// made of major ones.
+	counted bool
 	// parent is nil where the transfer is about no other.
 	parent *expression
 }
@@ -87,7 +94,7 @@ type transfer struct {
 // Compile checks and compiles every expression of src. It returns all faults at
 // once, each at its place in the file; the set is usable only without any.
 func Compile(src config.Source, p Preset, assets *ledger.Assets) (*Set, []config.Fault) {
-	s := &Set{source: src, preset: p, money: &money{assets: assets, lower: p.LowerCurrency}}
+	s := &Set{source: src, preset: p, money: &money{assets: assets, lower: p.LowerCurrency, decimals: p.Decimals}}
 	c, err := newCompiler(s.money, "sources."+src.Name.Value)
 	if err != nil {
 		return nil, []config.Fault{{Pos: src.Pos, Path: "sources." + src.Name.Value, Message: err.Error()}}

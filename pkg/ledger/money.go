@@ -74,6 +74,30 @@ func ParseMajorNumber(text string, exponent int) (int64, error) {
 	return parseDecimal(text, mantissa, exponent+power)
 }
 
+// Rescale turns an amount counted with from decimals into one with to: 1000 with
+// two decimals is 10 with none. A negative amount keeps its sign. A rest, and
+// decimals outside 0..MaxExponent, are ErrAmountPrecision; what exceeds 64 bits is
+// ErrAmountOverflow.
+func Rescale(amount int64, from, to int) (int64, error) {
+	if err := errors.Join(checkExponent(from), checkExponent(to)); err != nil {
+		return 0, err
+	}
+	scaled := amount
+	for range from - to {
+		if scaled%10 != 0 {
+			return 0, wrong(ErrAmountPrecision, FormatMinor(amount, from))
+		}
+		scaled /= 10
+	}
+	for range to - from {
+		if scaled > math.MaxInt64/10 || scaled < math.MinInt64/10 {
+			return 0, wrong(ErrAmountOverflow, strconv.FormatInt(amount, 10))
+		}
+		scaled *= 10
+	}
+	return scaled, nil
+}
+
 // FormatMinor writes an amount of minor units with exponent decimals:
 // FormatMinor(1999, 2) is "19.99", FormatMinor(-5, 2) is "-0.05". An exponent
 // outside 0..MaxExponent counts as the nearest bound.

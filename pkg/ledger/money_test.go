@@ -60,6 +60,27 @@ func TestParseMajor(t *testing.T) {
 	}
 }
 
+func TestRescale(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		amount   int64
+		from, to int
+		want     int64
+		err      error
+	}{
+		{1000, 2, 0, 10, nil}, {10, 0, 2, 1000, nil}, {1234, 2, 2, 1234, nil}, {0, 0, 18, 0, nil}, {-1000, 2, 0, -10, nil},
+		{-10, 0, 2, -1000, nil}, {1050, 2, 1, 105, nil}, {math.MaxInt64, 3, 3, math.MaxInt64, nil},
+		{math.MaxInt64 / 10, 0, 1, math.MaxInt64 / 10 * 10, nil}, {math.MinInt64 / 10, 0, 1, math.MinInt64 / 10 * 10, nil},
+		{1050, 2, 0, 0, ledger.ErrAmountPrecision}, {-1, 1, 0, 0, ledger.ErrAmountPrecision},
+		{math.MaxInt64/10 + 1, 0, 1, 0, ledger.ErrAmountOverflow}, {math.MinInt64/10 - 1, 0, 1, 0, ledger.ErrAmountOverflow},
+		{1, 0, 19, 0, ledger.ErrAmountPrecision}, {1, -1, 0, 0, ledger.ErrAmountPrecision},
+	} {
+		got, err := ledger.Rescale(c.amount, c.from, c.to)
+		require.ErrorIs(t, err, c.err, c)
+		require.Equal(t, c.want, got, c)
+	}
+}
+
 func TestParseMajorRefuses(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
