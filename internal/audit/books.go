@@ -124,6 +124,9 @@ func (a *auditor) operations(ctx context.Context) error {
 		if err := a.untransferred(ctx, after, *last); err != nil {
 			return err
 		}
+		if err := a.overRefunded(ctx, after, *last); err != nil {
+			return err
+		}
 		after = *last
 	}
 }
@@ -153,6 +156,35 @@ func (a *auditor) untransferred(ctx context.Context, after, upTo string) error {
 	})
 	if err != nil {
 		return fmt.Errorf("compare operations: %w", err)
+	}
+	return nil
+}
+
+// overRefunded checks what is given back of a page of operations.
+func (a *auditor) overRefunded(ctx context.Context, after, upTo string) error {
+	found, err := a.Pool.Query(ctx, `
+		SELECT o.key, o.event_no, o.asset, o.amount, sum(r.amount)::text
+		FROM operations o
+		JOIN operations r ON r.refunds = o.key
+		WHERE o.key > $1 AND o.key <= $2
+		GROUP BY o.key
+		HAVING sum(r.amount) > o.amount OR bool_or(r.asset <> o.asset)
+		ORDER BY o.key`, after, upTo)
+	if err != nil {
+		return fmt.Errorf("compare refunds: %w", err)
+	}
+	var no, amount int64
+	var key, asset, given string
+	_, err = pgx.ForEachRow(found, []any{&key, &no, &asset, &amount, &given}, func() error {
+		number := no
+		a.report.add(Finding{
+			Kind: OverRefunded, Operation: key, Asset: asset, EventNo: &number,
+			Detail: fmt.Sprintf("event number %d posted %d %s for this operation, of which %s are given back, all assets together", no, amount, asset, given),
+		})
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("compare refunds: %w", err)
 	}
 	return nil
 }

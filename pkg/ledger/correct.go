@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 
@@ -47,9 +48,10 @@ type Correction struct {
 // with an error, nothing, if the caller rolls back then. The caller holds the
 // rows of its events, so that nobody corrects them at the same time.
 //
-// Errors: ErrOperationConflict, ErrMissingParent, ErrInsufficientFunds, ErrAmountOverflow, ErrRace,
-// ErrTransfers, ErrDamaged, and those of the database.
+// Errors: ErrOperationConflict, ErrMissingParent, ErrOverRefund, ErrInsufficientFunds, ErrAmountOverflow,
+// ErrRace, ErrTransfers, ErrDamaged, and those of the database.
 func Correct(ctx context.Context, tx pgx.Tx, limits func(account string) (Limit, bool), c *Correction) error {
+	c.Reversed, c.Posted, c.Overdrawn = nil, nil, nil // it may be tried again
 	enforced := limits
 	if c.Overdraw {
 		limits = recorded(limits)
@@ -104,6 +106,7 @@ func (x *correction) lock(ctx context.Context, tx pgx.Tx) error {
 	for _, e := range x.standing {
 		keys = append(keys, e.Operation)
 	}
+	keys = append(keys, slices.Collect(maps.Keys(x.batch.refunds))...)
 	found, err := tx.Query(ctx, `
 		SELECT key, event_no, debit, credit, asset, amount
 		FROM operations
@@ -177,7 +180,10 @@ func (x *correction) takeBack(ctx context.Context, tx pgx.Tx) error {
 		}
 		x.Posted = append(x.Posted, t)
 	}
-	return x.checkParents()
+	if err := x.checkParents(); err != nil {
+		return err
+	}
+	return x.checkRefunds(ctx, tx)
 }
 
 // checkParents refuses what is about an operation that does not stand afterwards.
@@ -193,6 +199,48 @@ func (x *correction) checkParents() error {
 		if t.Parent != "" && (given[t.Parent] || !x.batch.parents.posted[t.Parent]) {
 			return fmt.Errorf("%w: %s, which %s is about", ErrMissingParent, t.Parent, t.Operation)
 		}
+	}
+	return nil
+}
+
+// checkRefunds refuses what would leave an operation with more refunds than its
+// amount: a new refund, or an original that is less, or gone, afterwards.
+func (x *correction) checkRefunds(ctx context.Context, tx pgx.Tx) error {
+	stands := make(map[string]refunded, len(x.held))
+	for key, e := range x.held {
+		stands[key] = refunded{asset: e.Asset, amount: e.Amount}
+	}
+	for _, e := range x.Reversed {
+		delete(stands, e.Operation)
+	}
+	for _, t := range x.Posted {
+		stands[t.Operation] = refunded{asset: t.Asset, amount: t.Amount}
+	}
+	// What the correction is about is counted as it will be.
+	counted := sortedKeys(x.batch.ops)
+	originals := append(slices.Clone(counted), slices.Collect(maps.Keys(x.held))...)
+	for _, e := range x.Reversed {
+		counted = append(counted, e.Operation)
+	}
+	given, err := readGiven(ctx, tx, originals, counted)
+	if err != nil {
+		return err
+	}
+	for key, sum := range given {
+		if original := stands[key]; sum > original.amount {
+			return fmt.Errorf("%w: %s would be %d, of which %d are given back", ErrOverRefund, key, original.amount, sum)
+		}
+	}
+	for _, t := range x.Transfers {
+		if !t.Refund {
+			continue
+		}
+		original := stands[t.Parent]
+		original.given = given[t.Parent]
+		if err := original.take(t); err != nil {
+			return err
+		}
+		given[t.Parent] = original.given
 	}
 	return nil
 }
@@ -270,8 +318,8 @@ func (x *correction) write(ctx context.Context, tx pgx.Tx) error {
 		if !x.batch.ops[t.Operation].reserved {
 			q.Queue(`
 				UPDATE operations
-				SET event_no = $2, debit = $3, credit = $4, asset = $5, amount = $6
-				WHERE key = $1`, t.Operation, x.EventNo, t.Debit, t.Credit, t.Asset, t.Amount)
+				SET event_no = $2, debit = $3, credit = $4, asset = $5, amount = $6, refunds = $7
+				WHERE key = $1`, t.Operation, x.EventNo, t.Debit, t.Credit, t.Asset, t.Amount, t.refunds())
 		}
 		insert(x.EventNo, t, nil)
 	}
