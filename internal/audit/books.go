@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 
@@ -124,9 +126,6 @@ func (a *auditor) operations(ctx context.Context) error {
 		if err := a.untransferred(ctx, after, *last); err != nil {
 			return err
 		}
-		if err := a.overRefunded(ctx, after, *last); err != nil {
-			return err
-		}
 		after = *last
 	}
 }
@@ -160,33 +159,37 @@ func (a *auditor) untransferred(ctx context.Context, after, upTo string) error {
 	return nil
 }
 
-// overRefunded checks what is given back of a page of operations.
-func (a *auditor) overRefunded(ctx context.Context, after, upTo string) error {
-	found, err := a.Pool.Query(ctx, `
-		SELECT o.key, o.event_no, o.asset, o.amount, sum(r.amount)::text
-		FROM operations o
-		JOIN operations r ON r.refunds = o.key
-		WHERE o.key > $1 AND o.key <= $2
-		GROUP BY o.key
-		HAVING sum(r.amount) > o.amount OR bool_or(r.asset <> o.asset)
-		ORDER BY o.key`, after, upTo)
-	if err != nil {
-		return fmt.Errorf("compare refunds: %w", err)
+// refunds checks that no more is given back of an operation than its amount.
+func (a *auditor) refunds(ctx context.Context) error {
+	for after := ""; ; {
+		found, err := a.Pool.Query(ctx, `
+			SELECT DISTINCT refunds
+			FROM operations
+			WHERE refunds > $1
+			ORDER BY refunds
+			LIMIT $2`, after, pageRows)
+		if err != nil {
+			return fmt.Errorf("page refunds: %w", err)
+		}
+		keys, err := pgx.CollectRows(found, pgx.RowTo[string])
+		if err != nil {
+			return fmt.Errorf("page refunds: %w", err)
+		}
+		if len(keys) == 0 {
+			return nil
+		}
+		over, err := ledger.OverRefunds(ctx, a.Pool, keys)
+		if err != nil {
+			return err
+		}
+		for _, key := range slices.Sorted(maps.Keys(over)) {
+			a.report.add(Finding{
+				Kind: OverRefunded, Operation: key,
+				Detail: fmt.Sprintf("%d (minor units) are given back of this operation, which is less, in another asset or not there", over[key]),
+			})
+		}
+		after = keys[len(keys)-1]
 	}
-	var no, amount int64
-	var key, asset, given string
-	_, err = pgx.ForEachRow(found, []any{&key, &no, &asset, &amount, &given}, func() error {
-		number := no
-		a.report.add(Finding{
-			Kind: OverRefunded, Operation: key, Asset: asset, EventNo: &number,
-			Detail: fmt.Sprintf("event number %d posted %d %s for this operation, of which %s are given back, all assets together", no, amount, asset, given),
-		})
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("compare refunds: %w", err)
-	}
-	return nil
 }
 
 // accountsPage is how many accounts one statement adds up.

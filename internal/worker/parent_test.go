@@ -73,6 +73,21 @@ func TestRefundsBeyondTheirPaymentAreParked(t *testing.T) {
 
 	s.publish(refund("evt_e", "r5", "p2", 300))
 	require.Equal(t, dedupe.Applied, s.decided("evt_e", dedupe.Completed).Outcome, "what is parked takes nothing")
+	s.settled()
+	s.redriveAll()
+	s.settled()
+	require.Len(t, s.letters(), 1, "it does not fit yet")
+
+	// Case 35: a refund that failed is undone, in a posting of its own, and what was
+	// parked fits then.
+	failed := event("evt_f", `{"id":"evt_f","type":"refunded","payment":"r3 failed","of":"r3","from":"bank","to":"wallet:1","amount":700}`)
+	failed.Type = "refunded"
+	s.publish(failed)
+	require.Equal(t, dedupe.Applied, s.decided("evt_f", dedupe.Completed).Outcome)
+	s.redriveAll()
+	s.settled()
+	require.Empty(t, s.letters())
+	require.EqualValues(t, 4000-500-500-300-700, s.balance("wallet:1"))
 }
 
 func TestRefundOfNothingIsParked(t *testing.T) {

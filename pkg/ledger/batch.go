@@ -261,7 +261,7 @@ func (b *Batch) decide(p *Posting) ([]Transfer, error) {
 		return nil, err
 	}
 	if err := b.book(fresh); err != nil {
-		b.keep(fresh)
+		b.count(fresh, fresh, -1)
 		return nil, err
 	}
 	for _, t := range fresh {

@@ -57,7 +57,7 @@ func Correct(ctx context.Context, tx pgx.Tx, limits func(account string) (Limit,
 		limits = recorded(limits)
 	}
 	x := &correction{Correction: c, enforced: enforced, batch: NewBatch(limits, []*Posting{{EventNo: c.EventNo, Transfers: c.Transfers}})}
-	for _, step := range []func(context.Context, pgx.Tx) error{x.lock, x.takeBack, x.settle, x.write} {
+	for _, step := range []func(context.Context, pgx.Tx) error{x.lock, x.takeBack, x.settle, x.write, x.checkRefunds} {
 		if err := step(ctx, tx); err != nil {
 			return fmt.Errorf("correct event %d: %w", c.EventNo, err)
 		}
@@ -111,6 +111,8 @@ func (x *correction) lock(ctx context.Context, tx pgx.Tx) error {
 		SELECT key, event_no, debit, credit, asset, amount
 		FROM operations
 		WHERE key = ANY($1)
+		   OR key IN (SELECT refunds FROM operations WHERE key = ANY($1))
+		   OR key IN (SELECT p.refunds FROM operations o JOIN operations p ON p.key = o.refunds WHERE o.key = ANY($1))
 		ORDER BY key
 		FOR UPDATE`, keys)
 	if err != nil {
@@ -180,10 +182,7 @@ func (x *correction) takeBack(ctx context.Context, tx pgx.Tx) error {
 		}
 		x.Posted = append(x.Posted, t)
 	}
-	if err := x.checkParents(); err != nil {
-		return err
-	}
-	return x.checkRefunds(ctx, tx)
+	return x.checkParents()
 }
 
 // checkParents refuses what is about an operation that does not stand afterwards.
@@ -199,48 +198,6 @@ func (x *correction) checkParents() error {
 		if t.Parent != "" && (given[t.Parent] || !x.batch.parents.posted[t.Parent]) {
 			return fmt.Errorf("%w: %s, which %s is about", ErrMissingParent, t.Parent, t.Operation)
 		}
-	}
-	return nil
-}
-
-// checkRefunds refuses what would leave an operation with more refunds than its
-// amount: a new refund, or an original that is less, or gone, afterwards.
-func (x *correction) checkRefunds(ctx context.Context, tx pgx.Tx) error {
-	stands := make(map[string]refunded, len(x.held))
-	for key, e := range x.held {
-		stands[key] = refunded{asset: e.Asset, amount: e.Amount}
-	}
-	for _, e := range x.Reversed {
-		delete(stands, e.Operation)
-	}
-	for _, t := range x.Posted {
-		stands[t.Operation] = refunded{asset: t.Asset, amount: t.Amount}
-	}
-	// What the correction is about is counted as it will be.
-	counted := sortedKeys(x.batch.ops)
-	originals := append(slices.Clone(counted), slices.Collect(maps.Keys(x.held))...)
-	for _, e := range x.Reversed {
-		counted = append(counted, e.Operation)
-	}
-	given, err := readGiven(ctx, tx, originals, counted)
-	if err != nil {
-		return err
-	}
-	for key, sum := range given {
-		if original := stands[key]; sum > original.amount {
-			return fmt.Errorf("%w: %s would be %d, of which %d are given back", ErrOverRefund, key, original.amount, sum)
-		}
-	}
-	for _, t := range x.Transfers {
-		if !t.Refund {
-			continue
-		}
-		original := stands[t.Parent]
-		original.given = given[t.Parent]
-		if err := original.take(t); err != nil {
-			return err
-		}
-		given[t.Parent] = original.given
 	}
 	return nil
 }
@@ -332,6 +289,20 @@ func (x *correction) write(ctx context.Context, tx pgx.Tx) error {
 	}
 	if err := tx.SendBatch(ctx, &q).Close(); err != nil {
 		return fmt.Errorf("write correction: %w", err)
+	}
+	return nil
+}
+
+// checkRefunds refuses what leaves an operation with more refunds than its amount:
+// a new refund, an original that is less, or gone, or the end of an undoing. It
+// looks at what stands now; the caller rolls back.
+func (x *correction) checkRefunds(ctx context.Context, tx pgx.Tx) error {
+	over, err := OverRefunds(ctx, tx, append(slices.Collect(maps.Keys(x.held)), sortedKeys(x.batch.ops)...))
+	if err != nil {
+		return err
+	}
+	for _, key := range slices.Sorted(maps.Keys(over)) {
+		return fmt.Errorf("%w: %s, of which %d would be given back", ErrOverRefund, key, over[key])
 	}
 	return nil
 }

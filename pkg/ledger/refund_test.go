@@ -90,6 +90,76 @@ func TestRefundsAreAtMostWhatTheyAreOf(t *testing.T) {
 	}
 }
 
+// undo gives back a part of a refund that has failed.
+func undo(operation, refund string, amount int64) ledger.Transfer {
+	t := child(operation, refund, "customer", "shop", amount)
+	t.Refund = true
+	return t
+}
+
+// Case 35: a refund that failed is undone, and does not count any more.
+func TestAFailedRefundDoesNotCount(t *testing.T) {
+	t.Parallel()
+	for name, batches := range map[string][][]*ledger.Posting{
+		"each in a batch of its own": {{event(charge())}, {event(back("a", 700))}, {event(back("no", 301))}, {event(undo("u", "a", 700))},
+			{event(back("b", 1000))}, {event(back("no", 1))}},
+		"all in one batch": {{event(charge()), event(back("a", 700)), event(back("no", 301)), event(undo("u", "a", 700)),
+			event(back("b", 1000)), event(back("no", 1))}},
+		"the undoing in the batch of the next": {{event(charge())}, {event(back("a", 700))}, {event(back("no", 301)), event(undo("u", "a", 700)),
+			event(back("b", 1000)), event(back("no", 1))}},
+		"in the event of the next":  {{event(charge()), event(back("a", 700))}, {event(undo("u", "a", 700), back("b", 1000))}, {event(back("no", 1))}},
+		"in two parts":              {{event(charge()), event(back("a", 700))}, {event(undo("u", "a", 300))}, {event(back("no", 601)), event(undo("v", "a", 400))}, {event(back("b", 1000))}},
+		"more than was given back":  {{event(charge()), event(back("a", 700))}, {event(undo("no", "a", 701)), event(undo("u", "a", 700))}, {event(undo("no", "a", 1))}, {event(back("b", 1000))}},
+		"what was undone is undone": {{event(charge()), event(back("a", 700))}, {event(undo("u", "a", 700))}, {event(undo("no", "u", 1))}, {event(back("b", 1000))}},
+		"all of that in one batch":  {{event(charge()), event(back("a", 700)), event(undo("u", "a", 700)), event(undo("no", "u", 1)), event(back("b", 1000))}},
+		"a refused one takes its undoing along": {{event(charge()), event(back("a", 700))},
+			{event(undo("u", "a", 700), back("no", 1001)), event(undo("u", "a", 700)), event(back("b", 1000))}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			pool := open(t)
+			for _, batch := range batches {
+				mustPost(t, pool, batch...)
+				for _, p := range batch {
+					if last := p.Transfers[len(p.Transfers)-1]; last.Operation == "no" {
+						require.ErrorIs(t, p.Err, ledger.ErrOverRefund, last)
+					} else {
+						require.NoError(t, p.Err, last)
+						require.Len(t, p.Posted, len(p.Transfers))
+					}
+				}
+			}
+			shop := requireBooks(t, pool).balance("shop")
+			require.Equal(t, sums{Debits: 1700, Credits: 1700}, shop)
+			over, err := ledger.OverRefunds(t.Context(), pool, []string{"charge", "a", "b", "u", "v", "charge"})
+			require.NoError(t, err)
+			require.Empty(t, over)
+		})
+	}
+}
+
+// An operation that one event asked for and another posts gives back what the
+// latter says.
+func TestARefundIsOfWhatItsPosterSays(t *testing.T) {
+	t.Parallel()
+	pool := open(t)
+	other := move("other", "customer", "shop", 1000)
+	ofOther := back("a", 700)
+	ofOther.Parent = "other"
+	refused, posted := event(back("a", 700), back("no", 1001)), event(ofOther)
+	undone, over, all := event(undo("u", "a", 700)), event(back("no", 1001)), event(back("b", 1000))
+	mustPost(t, pool, event(charge()), event(other), refused, posted, undone, over, all)
+	require.ErrorIs(t, refused.Err, ledger.ErrOverRefund)
+	require.NoError(t, posted.Err)
+	require.NoError(t, undone.Err)
+	require.ErrorIs(t, over.Err, ledger.ErrOverRefund, "what was undone is not of this charge")
+	require.NoError(t, all.Err)
+	rest := event(func() ledger.Transfer { r := back("c", 1000); r.Parent = "other"; return r }())
+	mustPost(t, pool, rest)
+	require.NoError(t, rest.Err)
+	requireBooks(t, pool)
+}
+
 // Refunds of a few charges from 16 connections, each more than there is to give
 // back: not a cent too much, and none too little.
 func TestConcurrentRefunds(t *testing.T) {
@@ -153,6 +223,18 @@ func TestCorrectionsMindRefunds(t *testing.T) {
 	require.NoError(t, replace(given))
 	require.NoError(t, replace(paid))
 	require.Empty(t, standing(t, pool, paid.EventNo, given.EventNo, rest.EventNo))
+
+	// An undoing that is taken back makes the refund count again.
+	fresh, failed, undone := event(charge()), event(back("failed", 700)), event(undo("undo", "failed", 700))
+	next := event(back("next", 1000))
+	mustPost(t, pool, fresh, failed, undone, next)
+	require.NoError(t, next.Err)
+	require.ErrorIs(t, replace(undone), ledger.ErrOverRefund)
+	require.ErrorIs(t, replace(failed), ledger.ErrOverRefund, "it is undone")
+	require.NoError(t, replace(next))
+	require.NoError(t, replace(undone))
+	require.NoError(t, replace(failed))
+	require.NoError(t, replace(fresh))
 
 	// Both at once.
 	both := &ledger.Correction{EventNo: paid.EventNo, Replaces: []int64{paid.EventNo}, Transfers: []ledger.Transfer{less(10), back("refund", 11)}}
