@@ -164,10 +164,10 @@ func tryPage(t *testing.T, page []block) {
 		posted[b.source], before = true, decision.Transfers
 	}
 	for name, source := range cat.Sources {
-		if !tried[name] && movesMoney(source) {
+		if movesMoney(source) && !source.Hint() { // send's own event is not parked
 			decision := decide(t, source, block{header: http.Header{}, text: string(source.Sample("1"))})
 			require.NoError(t, decision.Err, name)
-			posted[name] = len(decision.Transfers) > 0
+			posted[name] = posted[name] || !tried[name] && len(decision.Transfers) > 0
 		}
 		require.Equal(t, movesMoney(source), posted[name], "%s: its rules are tried", name)
 	}

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -97,6 +98,8 @@ func Send(ctx context.Context, s *Session, in io.Reader, sending Sending) error 
 	}
 	switch {
 	case s.JSON:
+	case as.Fault == string(dlq.NeedsFetch) && src.Fetch != nil:
+		fmt.Fprintf(s.Out, "\nit says what to look up and no more: a worker asks the provider's API, and posts what that says\n")
 	case as.Fault == string(dlq.NeedsFetch):
 		fmt.Fprintf(s.Out, "\nit says what to look up and no more (%s): without fetch: in its source it will be parked: %s dlq list --source %s%s\n",
 			as.Fault, s.command(), sending.Source, s.where())
@@ -152,6 +155,9 @@ func sign(src *catalog.Source, event *sampled) (provider.Request, error) {
 	return request, nil
 }
 
+// masked are the values of a query, among which may be a token that is a secret.
+var masked = regexp.MustCompile(`=[^&]*`)
+
 func post(ctx context.Context, target string, src *catalog.Source, event *sampled) (*Sent, error) {
 	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
 	defer cancel()
@@ -159,8 +165,10 @@ func post(ctx context.Context, target string, src *catalog.Source, event *sample
 	if err != nil {
 		return nil, err
 	}
+	shown := target
 	if signed.Query != "" {
 		target += "?" + signed.Query
+		shown += "?" + masked.ReplaceAllString(signed.Query, "=…")
 	}
 	req, err := http.NewRequestWithContext(ctx, signed.Method, target, bytes.NewReader(signed.Body))
 	if err != nil {
@@ -187,7 +195,7 @@ func post(ctx context.Context, target string, src *catalog.Source, event *sample
 		return nil, fmt.Errorf("read answer: %w", err)
 	}
 	return &Sent{
-		URL: target, EventID: event.key, Bytes: len(signed.Body),
+		URL: shown, EventID: event.key, Bytes: len(signed.Body),
 		Status: res.StatusCode, Answer: string(answer), Seconds: time.Since(began).Seconds(),
 	}, nil
 }

@@ -58,7 +58,7 @@ var adyenPlatform = preset{
 	fingerprint: []string{"type", "data.id", "data.status", "data.amount", "data.sequenceNumber"},
 	ack:         plainAck(http.StatusAccepted, "[accepted]"),
 	sample: `{"environment":"live","type":"balancePlatform.transfer.updated","timestamp":"2024-01-01T00:00:00Z",` +
-		`"data":{"id":"{id}","balancePlatform":"P1","status":"booked","sequenceNumber":2,"amount":{"currency":"EUR","value":1000}}}`,
+		`"data":{"id":"{id}","balancePlatform":"P1","balanceAccount":{"id":"BA1"},"direction":"incoming","status":"booked","sequenceNumber":2,"amount":{"currency":"EUR","value":1000}}}`,
 	decimals: adyenDecimals,
 	amount:   []string{"data.amount.value"},
 	currency: []string{"data.amount.currency"},

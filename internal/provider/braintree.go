@@ -39,8 +39,12 @@ var braintree = preset{
 	handshake:   braintreeHandshake,
 	contentType: "application/x-www-form-urlencoded",
 	sample: `<notification><kind>subscription_charged_successfully</kind><timestamp type="datetime">2024-01-01T00:00:00Z</timestamp>` +
-		`<subject><subscription><id>{id}</id><price>10.00</price></subscription></subject></notification>`,
-	amount: []string{"bt_payload.notification.subject.subscription.price"},
+		`<subject><subscription><id>{id}</id><price>10.00</price><transactions type="array"><transaction><id>tr-{id}</id>` +
+		`<amount>10.00</amount><currency-iso-code>USD</currency-iso-code></transaction></transactions></subscription></subject></notification>`,
+	amount: []string{
+		"bt_payload.notification.subject.subscription.price", "bt_payload.notification.subject.subscription.transactions.0.amount",
+	},
+	currency: []string{"bt_payload.notification.subject.subscription.transactions.0.currency-iso-code"},
 }
 
 // braintreeSubject lists the ids of the objects that a notification can be about.

@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha512"
 	"net/http"
@@ -34,8 +35,8 @@ var paystack = preset{
 }
 
 // paystackForms tells the two forms of the header apart by what it has: hex alone,
-// or parts with names. Whoever has seen a request of one form gains nothing by
-// writing it in the other: "t.body" is not JSON, and a body never reads so.
+// or parts with names. What one form signs is never taken for the other: "t.body"
+// is no JSON object, and a body never reads so.
 func paystackForms(src config.Source, f *faults) scheme {
 	stamped := paystackStamped.scheme(src, f)
 	src.Tolerance = 0 // no time is signed there
@@ -60,6 +61,9 @@ type forms struct {
 func (f *forms) verify(ctx context.Context, req Request, now time.Time) error {
 	if strings.Contains(req.Header.Get(f.header), "=") {
 		return f.stamped.verify(ctx, req, now)
+	}
+	if !bytes.HasPrefix(bytes.TrimSpace(req.Body), []byte("{")) {
+		return refuse("the body is no JSON object: it may be the text that another form of the signature covers")
 	}
 	return f.plain.verify(ctx, req, now)
 }

@@ -58,6 +58,10 @@ func TestPaystackForms(t *testing.T) {
 		})
 	}
 
+	// The text of the newer form, as the body of the older one, would know no clock.
+	replayed := Request{Method: http.MethodPost, Body: []byte("1750000000." + body), Header: http.Header{"X-Paystack-Signature": {exact}}}
+	require.ErrorIs(t, s.Verify(context.Background(), replayed, now.Add(24*time.Hour)), ErrSignature)
+
 	explained := s.Explain(context.Background(), Request{
 		Method: http.MethodPost, Body: []byte(body), Header: http.Header{"X-Paystack-Signature": {"t=1750000000,v1=kid_1:00"}},
 	}, now)

@@ -2,6 +2,7 @@ package provider
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -102,6 +103,26 @@ func TestEveryProviderCanBeTried(t *testing.T) {
 			require.NotEqual(t, event.ID, s.Events(other, now)[0].ID)
 		})
 	}
+}
+
+// The account is part of the keys of events and money: one that stands in a header,
+// which none of these providers signs, would let whoever has seen a request post it
+// again under another.
+func TestAccountsAreSigned(t *testing.T) {
+	t.Parallel()
+	for _, name := range Names() {
+		require.NotContains(t, presets[name].account, "header:", name)
+	}
+	s := mustNew(t, sourceOf(t, "shopify"))
+	var ids []string
+	for _, shop := range []string{"a.myshopify.com", "b.myshopify.com", ""} {
+		req := mustSign(t, s, string(s.Sample("evt_1")), "evt_1")
+		req.Header.Set("X-Shopify-Shop-Domain", shop)
+		event := s.Events(req, now)[0]
+		require.Empty(t, event.Account)
+		ids = append(ids, event.ID)
+	}
+	require.Len(t, slices.Compact(ids), 1)
 }
 
 // What a request is accepted for, nobody else can make.

@@ -53,7 +53,7 @@ var (
 		"gocardless", "google-play", "hubspot", "hubspot-v1", "hubspot-v2", "mailersend", "mercado-pago", "meta", "microsoft-graph",
 		"mollie-classic", "pusher", "recurly", "sendgrid", "slack", "twilio", "wise", "zoom",
 	}
-	oneCurrency = []string{"alipay", "braintree", "github"}
+	oneCurrency = []string{"alipay", "github"}
 	// within is where their documents begin; elsewhere it is the body.
 	within = map[string]string{"braintree": "bt_payload.notification.", "wechatpay-v2": "xml."}
 )

@@ -38,7 +38,9 @@ var razorpay = preset{
 // shopify shares X-Shopify-Event-Id between the subscriptions that one event
 // concerns, so the topic is part of the id. An endpoint receives many shops. Read:
 // shopify.dev verify-deliveries and ignore-duplicates, which disagree about the
-// id; deliveries from before Event-Id have X-Shopify-Webhook-Id alone.
+// id; deliveries from before Event-Id have X-Shopify-Webhook-Id alone. The header
+// that names the shop is not signed, so it is no account: whoever has seen one
+// request could post its money again under another name.
 var shopify = preset{
 	name:     "shopify",
 	signed:   "HMAC-SHA256, base64, header X-Shopify-Hmac-SHA256, over the body",
@@ -46,7 +48,6 @@ var shopify = preset{
 	scheme:   mac{header: "X-Shopify-Hmac-SHA256", encoding: base64Text}.scheme,
 	id:       []string{"header:X-Shopify-Event-Id,X-Shopify-Webhook-Id", "header:X-Shopify-Topic?"},
 	typ:      []string{"header:X-Shopify-Topic"},
-	account:  "header:X-Shopify-Shop-Domain",
 	occurred: "header:X-Shopify-Triggered-At",
 	keep:     []string{"X-Shopify-Topic", "X-Shopify-Shop-Domain", "X-Shopify-Webhook-Id", "X-Shopify-Test", "X-Shopify-Api-Version"},
 	fingerprint: []string{
@@ -70,7 +71,6 @@ var shopifyEvents = preset{
 	scheme:   mac{header: "Shopify-Hmac-Sha256", encoding: base64Text}.scheme,
 	id:       []string{"header:Shopify-Webhook-Id"},
 	typ:      []string{"header:Shopify-Topic", "header:Shopify-Action"},
-	account:  "header:Shopify-Shop-Domain",
 	occurred: "header:Shopify-Triggered-At",
 	keep:     []string{"Shopify-Topic", "Shopify-Action", "Shopify-Handle", "Shopify-Shop-Domain", "Shopify-Api-Version"},
 	fingerprint: []string{
@@ -126,7 +126,8 @@ var gocardless = preset{
 // statusInvalidToken is what GoCardless wants to hear of a bad signature.
 const statusInvalidToken = 498
 
-// woocommerce signs in base64; the id is the delivery's. The unsigned ping with
+// woocommerce signs in base64; the id is the delivery's. The shop's address is not
+// signed, and no account (see shopify). The unsigned ping with
 // which a shop saves a webhook is not answered as one. Read: woocommerce docs.
 var woocommerce = preset{
 	name:         "woocommerce",
@@ -135,7 +136,6 @@ var woocommerce = preset{
 	scheme:       mac{header: "X-WC-Webhook-Signature", encoding: base64Text}.scheme,
 	id:           []string{"header:X-WC-Webhook-Delivery-ID"},
 	typ:          []string{"header:X-WC-Webhook-Topic"},
-	account:      "header:X-WC-Webhook-Source",
 	occurred:     "body:date_modified_gmt",
 	zone:         "UTC",
 	keep:         []string{"X-WC-Webhook-Topic", "X-WC-Webhook-Resource", "X-WC-Webhook-Event", "X-WC-Webhook-Source"},

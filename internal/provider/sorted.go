@@ -72,6 +72,11 @@ func (s *sortedForm) verify(_ context.Context, req Request, _ time.Time) error {
 	if count != 1 || kinds != 1 || string(kind) != "RSA2" {
 		return refuse("the form has no sign, or another sign_type than RSA2")
 	}
+	for _, field := range form {
+		if ambiguous(string(field.Value), alipayFields) {
+			return refuse("a field reads as several: it holds an ampersand, the name of another field and an equals sign, which are not escaped before they are signed")
+		}
+	}
 	for _, empty := range [...]bool{true, false} {
 		text := alipayText(form, empty)
 		req.trace.message(text)
@@ -94,6 +99,42 @@ func alipayText(form body.Form, empty bool) []byte {
 	slices.SortFunc(pairs, byName)
 	return []byte(strings.Join(pairs, "&"))
 }
+
+// ambiguous reports whether a value holds what reads as another of the fields: they are
+// joined by ampersands that are not escaped, so that a text in one field, which a
+// buyer may have chosen, could be signed for others (case 50).
+func ambiguous(value string, fields map[string]bool) bool {
+	for {
+		_, rest, more := strings.Cut(value, "&")
+		if !more {
+			return false
+		}
+		if name, _, ok := strings.Cut(rest, "="); ok && fields[name] {
+			return true
+		}
+		value = rest
+	}
+}
+
+// fieldNames makes a set of names, one a line or word.
+func fieldNames(list string) map[string]bool {
+	names := map[string]bool{}
+	for name := range strings.FieldsSeq(list) {
+		names[name] = true
+	}
+	return names
+}
+
+// The fields that the providers document for their notices.
+var (
+	alipayFields = fieldNames(`notify_time notify_type notify_id app_id auth_app_id charset version trade_no out_trade_no out_biz_no
+		buyer_id buyer_open_id buyer_logon_id seller_id seller_email trade_status total_amount receipt_amount invoice_amount
+		buyer_pay_amount point_amount refund_fee send_back_fee subject body gmt_create gmt_payment gmt_refund gmt_close
+		fund_bill_list vocher_detail_list voucher_detail_list passback_params`)
+	wechatV2Fields = fieldNames(`return_code return_msg appid mch_id sub_appid sub_mch_id device_info nonce_str sign_type result_code
+		err_code err_code_des openid sub_openid is_subscribe sub_is_subscribe trade_type bank_type total_fee settlement_total_fee
+		fee_type cash_fee cash_fee_type coupon_fee coupon_count transaction_id out_trade_no attach time_end`)
+)
 
 // byName orders pairs by what stands before their first equals sign.
 func byName(a, b string) int {
@@ -156,7 +197,7 @@ func (s *sortedXML) verify(_ context.Context, req Request, _ time.Time) error {
 	text, kind, signature, ok := wechatV2Text(req.Body)
 	if !ok {
 		req.trace.place("member sign", "")
-		return refuse("the body is no XML with a signature")
+		return refuse("the body is no XML with a signature, or one of its elements reads as several")
 	}
 	raw, err := hex.DecodeString(signature)
 	if err != nil {
@@ -187,6 +228,9 @@ func wechatV2Text(data []byte) (text, kind, signature string, ok bool) {
 	for name, value := range fields {
 		field, isText := value.(string)
 		if !isText {
+			return "", "", "", false
+		}
+		if ambiguous(field, wechatV2Fields) {
 			return "", "", "", false
 		}
 		if name != "sign" && field != "" {

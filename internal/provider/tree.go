@@ -119,7 +119,7 @@ func (d *draft) document() ([]byte, error) {
 }
 
 // writeXML writes what body.ReadXML makes of elements, those of one parent in the
-// order of their names. Samples have no lists.
+// order of their names.
 func writeXML(out *strings.Builder, elements map[string]any) {
 	for _, name := range slices.Sorted(maps.Keys(elements)) {
 		if strings.Contains(name, "@") {
@@ -135,6 +135,10 @@ func writeXML(out *strings.Builder, elements map[string]any) {
 		switch value := elements[name].(type) {
 		case map[string]any:
 			writeXML(out, value)
+		case []any: // their names are dropped when they are read
+			for _, item := range value {
+				writeXML(out, map[string]any{"item": item})
+			}
 		case string:
 			out.WriteString(xmlText(value))
 		}

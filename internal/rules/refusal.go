@@ -7,8 +7,8 @@ import (
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
 
-	"github.com/onceledger/onceledger/internal/jsondoc"
 	"github.com/onceledger/onceledger/pkg/dlq"
+	"github.com/onceledger/onceledger/pkg/envelope"
 	"github.com/onceledger/onceledger/pkg/ledger"
 )
 
@@ -48,11 +48,11 @@ func amountRefusal(err error) *refusal {
 }
 
 // errFault says what the receiver met: the reason alone, or, where it is the
-// JSON, which member and byte.
-func errFault(reason dlq.Reason, body []byte) error {
+// body, what is wrong with it.
+func (s *Set) errFault(reason dlq.Reason, ev *envelope.Event) error {
 	if reason == dlq.BadJSON || reason == dlq.AmbiguousJSON {
-		if _, err := jsondoc.Scan(body, jsondoc.NewPaths()); err != nil {
-			return fmt.Errorf("read body: %w", err)
+		if _, err := s.read(ev); err != nil {
+			return err
 		}
 	}
 	return fmt.Errorf("the receiver found no way to read the delivery: %s", reason)

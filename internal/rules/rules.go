@@ -127,7 +127,7 @@ func (s *Set) Decide(ev *envelope.Event) (d Decision) {
 	}()
 	if ev.Fault != "" {
 		reason := dlq.Reason(ev.Fault)
-		return Decision{Parked: reason, Err: errFault(reason, ev.Data), Fingerprint: unreadable(reason, ev)}
+		return Decision{Parked: reason, Err: s.errFault(reason, ev), Fingerprint: unreadable(reason, ev)}
 	}
 	// What was looked up says its mode of its own accord.
 	if (s.preset.HasMode || ev.Hint != "" && ev.Mode != "") && ev.Mode != s.mode() {
