@@ -53,7 +53,7 @@ func (l *ledgerRun) run(rt *rapid.T, told []event) outcome {
 	}
 	deliveries = rapid.Permutation(deliveries).Draw(rt, "order")
 	for len(deliveries) > 0 {
-		n := rapid.IntRange(1, len(deliveries)).Draw(rt, "batch")
+		n := min(rapid.SampledFrom([]int{1, 2, 5, 10, 50}).Draw(rt, "batch"), len(deliveries))
 		batch := slices.Clone(deliveries[:n])
 		if rapid.Bool().Draw(rt, "retry") {
 			batch = append(batch, l.waiting...)
@@ -83,6 +83,9 @@ func (l *ledgerRun) apply(rt *rapid.T, batch []event) {
 		l.eventNos++
 		tried = append(tried, e)
 		postings = append(postings, &ledger.Posting{EventNo: l.eventNos, Transfers: l.prefixed(e.decision.Transfers)})
+	}
+	if len(postings) == 0 {
+		return
 	}
 	require.NoError(rt, pgx.BeginFunc(context.Background(), l.pool, func(tx pgx.Tx) error { return l.post(tx, postings) }))
 	for i, e := range tried {
