@@ -45,13 +45,16 @@ func (l *ledgerRun) run(rt *rapid.T, told []event) outcome {
 	l.prefix = fmt.Sprintf("run%d/", l.runs)
 	l.settled, l.waiting, l.parked = map[string]bool{}, nil, map[string]dlq.Reason{}
 
-	var deliveries []event
+	var copies []string
+	byName := map[string]event{}
 	for _, e := range told {
-		for range rapid.IntRange(1, 3).Draw(rt, "copies") {
-			deliveries = append(deliveries, e)
-		}
+		byName[e.name] = e
+		copies = append(copies, slices.Repeat([]string{e.name}, rapid.IntRange(1, 3).Draw(rt, "copies of "+e.name))...)
 	}
-	deliveries = rapid.Permutation(deliveries).Draw(rt, "order")
+	var deliveries []event
+	for _, name := range rapid.Permutation(copies).Draw(rt, "order") {
+		deliveries = append(deliveries, byName[name])
+	}
 	for len(deliveries) > 0 {
 		n := min(rapid.SampledFrom([]int{1, 2, 5, 10, 50}).Draw(rt, "batch"), len(deliveries))
 		batch := slices.Clone(deliveries[:n])
