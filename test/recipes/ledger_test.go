@@ -39,36 +39,43 @@ type outcome struct {
 }
 
 // run delivers each event one to three times, in an order and in batches that are
-// drawn, and then what waits until nothing more can be applied.
+// drawn, and then what waits until nothing more can be applied; then the same with
+// those that come later.
 func (l *ledgerRun) run(rt *rapid.T, told []event) outcome {
 	l.runs++
 	l.prefix = fmt.Sprintf("run%d/", l.runs)
 	l.settled, l.waiting, l.parked = map[string]bool{}, nil, map[string]dlq.Reason{}
 
+	for _, later := range []bool{false, true} {
+		l.deliver(rt, slices.DeleteFunc(slices.Clone(told), func(e event) bool { return e.later != later }))
+		for before := -1; before != len(l.waiting); {
+			before = len(l.waiting)
+			l.apply(rt, slices.Clone(l.waiting))
+		}
+	}
+	return l.outcome(rt, told)
+}
+
+func (l *ledgerRun) deliver(rt *rapid.T, told []event) {
 	var copies []string
 	byName := map[string]event{}
 	for _, e := range told {
 		byName[e.name] = e
 		copies = append(copies, slices.Repeat([]string{e.name}, rapid.IntRange(1, 3).Draw(rt, "copies of "+e.name))...)
 	}
-	var deliveries []event
-	for _, name := range rapid.Permutation(copies).Draw(rt, "order") {
-		deliveries = append(deliveries, byName[name])
-	}
-	for len(deliveries) > 0 {
-		n := min(rapid.SampledFrom([]int{1, 2, 5, 10, 50}).Draw(rt, "batch"), len(deliveries))
-		batch := slices.Clone(deliveries[:n])
+	order := rapid.Permutation(copies).Draw(rt, "order")
+	for len(order) > 0 {
+		n := min(rapid.SampledFrom([]int{1, 2, 5, 10, 50}).Draw(rt, "batch"), len(order))
+		var batch []event
+		for _, name := range order[:n] {
+			batch = append(batch, byName[name])
+		}
 		if rapid.Bool().Draw(rt, "retry") {
 			batch = append(batch, l.waiting...)
 		}
 		l.apply(rt, batch)
-		deliveries = deliveries[n:]
+		order = order[n:]
 	}
-	for before := -1; before != len(l.waiting); {
-		before = len(l.waiting)
-		l.apply(rt, slices.Clone(l.waiting))
-	}
-	return l.outcome(rt, told)
 }
 
 // apply posts a batch of deliveries in one transaction.

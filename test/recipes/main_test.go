@@ -27,7 +27,7 @@ const (
 
 // orders is how many orders of a scenario are tried, unless -rapid.checks says
 // otherwise: each is some ten transactions.
-const orders = "40"
+const orders = "25"
 
 var stack *devstack.Stack
 

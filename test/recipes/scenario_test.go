@@ -42,11 +42,15 @@ type told struct {
 	Fetched string `json:"fetched"`
 	// Nothing is set where the event is to move no money.
 	Nothing bool `json:"nothing"`
+	// Later is set where the event comes when all others are applied: a refund
+	// after one that has failed.
+	Later bool `json:"later"`
 }
 
 // event is one event of a request, decided by the recipe.
 type event struct {
 	name, key string
+	later     bool
 	decision  rules.Decision
 }
 
@@ -79,7 +83,7 @@ func (s scenario) told(t *testing.T, cat *catalog.Catalog) []event {
 				require.NoError(t, decision.Err, request.Is)
 			}
 			require.Equal(t, request.Nothing || decision.Parked != "", len(decision.Transfers) == 0, "it moves money: %s", request.Is)
-			events = append(events, event{request.Is, e.Source + " " + e.ID, decision})
+			events = append(events, event{request.Is, e.Source + " " + e.ID, request.Later, decision})
 		}
 	}
 	return events
