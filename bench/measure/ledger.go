@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -192,8 +193,7 @@ func (b *books) post(ctx context.Context, conn *pgx.Conn, postings []*ledger.Pos
 
 // limited bounds the wallets.
 func limited(account string) (ledger.Limit, bool) {
-	bounded := len(account) > 6 && account[:6] == "wallet"
-	return ledger.Limit{Rule: ledger.DebitsMustNotExceedCredits, Enforce: true}, bounded
+	return ledger.Limit{Rule: ledger.DebitsMustNotExceedCredits, Enforce: true}, strings.HasPrefix(account, "wallet:")
 }
 
 // insert writes the same rows of operations and transfers in one round trip.

@@ -1,25 +1,13 @@
 package catalog_test
 
 import (
-	"crypto"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/rsa"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/base64"
-	"encoding/json"
-	"encoding/pem"
 	"fmt"
-	"math/big"
 	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -28,6 +16,7 @@ import (
 	"github.com/onceledger/onceledger/internal/catalog"
 	"github.com/onceledger/onceledger/internal/config"
 	"github.com/onceledger/onceledger/internal/provider"
+	"github.com/onceledger/onceledger/internal/provider/providertest"
 	"github.com/onceledger/onceledger/internal/rules"
 	"github.com/onceledger/onceledger/pkg/envelope"
 	"github.com/onceledger/onceledger/pkg/ledger"
@@ -215,39 +204,9 @@ func decide(t *testing.T, source *catalog.Source, b block) rules.Decision {
 // sender is the source with keys of the provider's that can sign.
 func sender(t *testing.T, src config.Source) *provider.Source {
 	t.Helper()
-	switch src.Provider.Value {
-	case "wise", "paypal", "alipay", "google-play", "wechatpay-v3":
-		key, err := rsaKey()
-		require.NoError(t, err)
-		src = signedBy(t, src, key)
-	case "sendgrid", "apple":
-		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-		require.NoError(t, err)
-		src = signedBy(t, src, key)
-	}
-	s, faults := provider.New(src)
+	s, faults := provider.New(providertest.Signing(t, src))
 	require.Empty(t, faults)
 	return s
-}
-
-// rsaKey is made once: it takes a tenth of a second.
-var rsaKey = sync.OnceValues(func() (*rsa.PrivateKey, error) { return rsa.GenerateKey(rand.Reader, 2048) })
-
-// signedBy is src whose provider has this key, with a certificate that can issue others.
-func signedBy(t *testing.T, src config.Source, key crypto.Signer) config.Source {
-	t.Helper()
-	der, err := x509.MarshalPKCS8PrivateKey(key)
-	require.NoError(t, err)
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "root"}, IsCA: true, BasicConstraintsValid: true,
-		KeyUsage: x509.KeyUsageCertSign, NotBefore: time.Now().Add(-48 * time.Hour), NotAfter: time.Now().Add(48 * time.Hour),
-	}
-	certificate, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	require.NoError(t, err)
-	src.PublicKeys = []config.Text{{Value: base64.StdEncoding.EncodeToString(certificate)}}
-	private := string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
-	src.Secrets = append(slices.Clone(src.Secrets), config.NewSecret(private))
-	return src
 }
 
 // variable is a reference to the environment.
@@ -259,42 +218,11 @@ func loaded(t *testing.T, yaml string) *catalog.Catalog {
 	t.Helper()
 	var pairs []string
 	for _, found := range variable.FindAllStringSubmatch(yaml, -1) {
-		value, ok := secretForms[found[1]]
-		if !ok {
-			value = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
-		}
-		if found[1] == "GOOGLE_PLAY_ACCOUNT_KEY" {
-			value = accountKey(t)
-		}
-		pairs = append(pairs, found[1], value)
+		pairs = append(pairs, found[1], providertest.Secret(t, found[1]))
 	}
 	path := filepath.Join(t.TempDir(), "onceledger.yaml")
 	require.NoError(t, os.WriteFile(path, []byte(yaml), 0o600))
 	cat, err := catalog.Load(path, env(pairs...))
 	require.NoError(t, err)
 	return cat
-}
-
-// secretForms are the secrets that are not just any text.
-var secretForms = map[string]string{
-	"ADYEN_HMAC_KEY":          strings.Repeat("0a", 32),
-	"ADYEN_PLATFORM_HMAC_KEY": strings.Repeat("0b", 32),
-	"BRAINTREE_KEYS":          "public:private",
-	"CHARGEBEE_WEBHOOK_LOGIN": "user:password",
-	"WECHATPAY_APIV3_KEY":     strings.Repeat("k", 32),
-}
-
-// accountKey is the key file of a service account of Google's.
-func accountKey(t *testing.T) string {
-	t.Helper()
-	key, err := rsaKey()
-	require.NoError(t, err)
-	der, err := x509.MarshalPKCS8PrivateKey(key)
-	require.NoError(t, err)
-	file, err := json.Marshal(map[string]string{
-		"type": "service_account", "client_email": "reader@example.iam.gserviceaccount.com", "private_key_id": "1",
-		"private_key": string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})),
-	})
-	require.NoError(t, err)
-	return string(file)
 }

@@ -3,16 +3,7 @@ package operator_test
 import (
 	"bytes"
 	"context"
-	"crypto"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/rsa"
-	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/json"
-	"encoding/pem"
-	"math/big"
 	"net"
 	"path/filepath"
 	"strings"
@@ -27,6 +18,7 @@ import (
 	"github.com/onceledger/onceledger/internal/exit"
 	"github.com/onceledger/onceledger/internal/operator"
 	"github.com/onceledger/onceledger/internal/provider"
+	"github.com/onceledger/onceledger/internal/provider/providertest"
 	"github.com/onceledger/onceledger/internal/receiver"
 	"github.com/onceledger/onceledger/internal/stream"
 	"github.com/onceledger/onceledger/pkg/envelope"
@@ -99,14 +91,9 @@ func TestProviders(t *testing.T) {
 func shortest(t *testing.T) (blocks, env map[string]string) {
 	t.Helper()
 	blocks, env = map[string]string{}, map[string]string{}
-	rsaKey, err := rsa.GenerateKey(rand.Reader, 2048)
-	require.NoError(t, err)
-	ecKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(t, err)
 	for _, p := range lines[operator.Provider](t, printed(t, true, operator.ListProviders)) {
 		blocks[p.Name] = p.Config
 		variable := strings.ToUpper(strings.ReplaceAll(p.Name, "-", "_"))
-		var key crypto.Signer = rsaKey
 		secret := "b2xkIHNlY3JldA=="
 		switch p.Name {
 		case "adyen", "adyen-platform":
@@ -115,30 +102,11 @@ func shortest(t *testing.T) (blocks, env map[string]string) {
 			secret = "user:password"
 		case "wechatpay-v3":
 			secret = strings.Repeat("k", 32)
-		case "apple", "sendgrid":
-			key = ecKey
 		}
 		env[variable+"_SECRET"], env[variable+"_VERIFY_TOKEN"] = secret, "typed-there"
-		env[variable+"_PUBLIC_KEY"], env[variable+"_PRIVATE_KEY"] = pemPair(t, key)
+		env[variable+"_PUBLIC_KEY"], env[variable+"_PRIVATE_KEY"] = providertest.Pair(t, p.Name)
 	}
 	return blocks, env
-}
-
-// pemPair is a certificate that may sign others, and its private key.
-func pemPair(t *testing.T, key crypto.Signer) (certificate, private string) {
-	t.Helper()
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "root"}, IsCA: true, BasicConstraintsValid: true,
-		KeyUsage: x509.KeyUsageCertSign, NotBefore: time.Now().Add(-24 * time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	require.NoError(t, err)
-	pkcs8, err := x509.MarshalPKCS8PrivateKey(key)
-	require.NoError(t, err)
-	encode := func(kind string, der []byte) string {
-		return strings.TrimSpace(string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})))
-	}
-	return encode("CERTIFICATE", der), encode("PRIVATE KEY", pkcs8)
 }
 
 // The configuration that is shown passes a check as it stands.

@@ -40,7 +40,7 @@ func FuzzMACs(f *testing.F) {
 	var names []string
 	for _, name := range Names() {
 		switch mustNew(f, sourceOf(f, name)).scheme.(type) {
-		case *mac, *forms:
+		case *mac, *paystackForms:
 			names = append(names, name)
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha512"
-	"net/http"
 	"strings"
 	"time"
 
@@ -19,7 +18,7 @@ var paystack = preset{
 	name:   "paystack",
 	signed: "HMAC-SHA512, hex, header X-Paystack-Signature, over the body, or (v1=) over time.body",
 	secret: "the account's secret key, sk_…, or the key of a webhook",
-	scheme: paystackForms,
+	scheme: paystackScheme,
 	id: []string{
 		"body:event", "body:data.id,data.reference,data.transfer_code,data.subscription_code,data.invoice_code,data.request_code",
 		"body:data.status?",
@@ -34,17 +33,18 @@ var paystack = preset{
 	currency: []string{"data.currency"},
 }
 
-// paystackForms tells the two forms of the header apart by what it has: hex alone,
+// paystackScheme tells the two forms of the header apart by what it has: hex alone,
 // or parts with names. What one form signs is never taken for the other: "t.body"
 // is no JSON object, and a body never reads so.
-func paystackForms(src config.Source, f *faults) scheme {
+func paystackScheme(src config.Source, f *faults) scheme {
 	stamped := paystackStamped.scheme(src, f)
 	src.Tolerance = 0 // no time is signed there
-	return &forms{paystackHeader, paystackPlain.scheme(src, &faults{src: src}), stamped}
+	return &paystackForms{paystackPlain.scheme(src, &faults{src: src}), stamped}
 }
 
+const paystackHeader = "X-Paystack-Signature"
+
 var (
-	paystackHeader  = http.CanonicalHeaderKey("X-Paystack-Signature")
 	paystackPlain   = mac{header: paystackHeader, hash: sha512.New}
 	paystackStamped = mac{
 		header: paystackHeader, hash: sha512.New, separator: ",", timePart: "t=", prefix: "v1=", named: true,
@@ -52,14 +52,10 @@ var (
 	}
 )
 
-// forms is a header with two forms of signature.
-type forms struct {
-	header         string
-	plain, stamped scheme
-}
+type paystackForms struct{ plain, stamped scheme }
 
-func (f *forms) verify(ctx context.Context, req Request, now time.Time) error {
-	if strings.Contains(req.Header.Get(f.header), "=") {
+func (f *paystackForms) verify(ctx context.Context, req Request, now time.Time) error {
+	if strings.Contains(req.Header.Get(paystackHeader), "=") {
 		return f.stamped.verify(ctx, req, now)
 	}
 	if !bytes.HasPrefix(bytes.TrimSpace(req.Body), []byte("{")) {
@@ -68,8 +64,8 @@ func (f *forms) verify(ctx context.Context, req Request, now time.Time) error {
 	return f.plain.verify(ctx, req, now)
 }
 
-func (f *forms) sign(req *Request, id string, now time.Time) error {
+func (f *paystackForms) sign(req *Request, id string, now time.Time) error {
 	return f.stamped.sign(req, id, now)
 }
 
-func (f *forms) limit() time.Duration { return f.stamped.limit() }
+func (f *paystackForms) limit() time.Duration { return f.stamped.limit() }

@@ -127,8 +127,8 @@ var gocardless = preset{
 const statusInvalidToken = 498
 
 // woocommerce signs in base64; the id is the delivery's. The shop's address is not
-// signed, and no account (see shopify). The unsigned ping with
-// which a shop saves a webhook is not answered as one. Read: woocommerce docs.
+// signed, and no account (see shopify). The unsigned ping with which a shop saves a
+// webhook is not answered as one. Read: woocommerce docs.
 var woocommerce = preset{
 	name:         "woocommerce",
 	signed:       "HMAC-SHA256, base64, header X-WC-Webhook-Signature, over the body",

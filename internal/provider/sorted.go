@@ -74,7 +74,7 @@ func (s *sortedForm) verify(_ context.Context, req Request, _ time.Time) error {
 	}
 	for _, field := range form {
 		if ambiguous(string(field.Value), alipayFields) {
-			return refuse("a field reads as several: it holds an ampersand, the name of another field and an equals sign, which are not escaped before they are signed")
+			return refuse("a field reads as several: it holds an ampersand and another field's name, which are not escaped before they are signed")
 		}
 	}
 	for _, empty := range [...]bool{true, false} {
@@ -100,9 +100,9 @@ func alipayText(form body.Form, empty bool) []byte {
 	return []byte(strings.Join(pairs, "&"))
 }
 
-// ambiguous reports whether a value holds what reads as another of the fields: they are
-// joined by ampersands that are not escaped, so that a text in one field, which a
-// buyer may have chosen, could be signed for others (case 50).
+// ambiguous reports whether a value holds what reads as another of the fields: they
+// are joined by ampersands that are not escaped, so that a text in one field, which
+// a buyer may have chosen, could be signed for others (case 50).
 func ambiguous(value string, fields map[string]bool) bool {
 	for {
 		_, rest, more := strings.Cut(value, "&")
@@ -116,7 +116,7 @@ func ambiguous(value string, fields map[string]bool) bool {
 	}
 }
 
-// fieldNames makes a set of names, one a line or word.
+// fieldNames makes a set of the words in list.
 func fieldNames(list string) map[string]bool {
 	names := map[string]bool{}
 	for name := range strings.FieldsSeq(list) {

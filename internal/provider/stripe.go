@@ -42,7 +42,8 @@ var stripe = preset{
 	lowerCurrency: true,
 	decimals:      map[string]int{"ISK": 2, "MGA": 0, "UGX": 2}, // docs.stripe.com/currencies
 	sample: `{"id":"{id}","object":"event","livemode":true,"created":1700000000,"type":"charge.succeeded","data":{"object":{"id":"ch_{id}",` +
-		`"object":"charge","status":"succeeded","captured":true,"amount":1999,"amount_captured":1999,"currency":"eur","payment_intent":"pi_{id}","customer":"cus_test","metadata":{"customer":"cus_test"}}}}`,
+		`"object":"charge","status":"succeeded","captured":true,"amount":1999,"amount_captured":1999,"currency":"eur",` +
+		`"payment_intent":"pi_{id}","customer":"cus_test","metadata":{"customer":"cus_test"}}}}`,
 	amount:   []string{"data.object.amount", "data.object.amount_captured"},
 	currency: []string{"data.object.currency"},
 }

@@ -236,7 +236,7 @@ func (l *loop) apply(ctx context.Context, tx pgx.Tx, write *pgx.Batch, it *item)
 		}
 		switch {
 		case it.posting.Err != nil:
-			l.refuse(write, it, it.row, refusal(it.posting.Err), it.posting.Err)
+			l.refuse(write, it, it.row, Refusal(it.posting.Err), it.posting.Err)
 			return nil
 		case len(it.posting.Posted) == 0:
 			it.row.Outcome = dedupe.DuplicateOperation

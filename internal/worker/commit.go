@@ -179,7 +179,7 @@ func (l *loop) rewrite(b *pgx.Batch, it *item) {
 	p := it.posting
 	switch {
 	case p != nil && p.Err != nil:
-		l.refuse(b, it, it.row, refusal(p.Err), p.Err)
+		l.refuse(b, it, it.row, Refusal(p.Err), p.Err)
 	case p != nil && len(p.Posted) == 0:
 		it.row.Outcome = dedupe.DuplicateOperation
 		dedupe.Save(b, it.row, 0)

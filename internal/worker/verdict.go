@@ -72,8 +72,8 @@ func blamed(err error) dlq.Reason {
 	return dlq.RetryBudget
 }
 
-// refusal names why the ledger refused a posting.
-func refusal(err error) dlq.Reason {
+// Refusal names why the ledger refused a posting: the word for its Err.
+func Refusal(err error) dlq.Reason {
 	switch {
 	case errors.Is(err, ledger.ErrOperationConflict):
 		return dlq.OperationConflict

@@ -298,13 +298,11 @@ func (x *correction) write(ctx context.Context, tx pgx.Tx) error {
 // looks at what stands now; the caller rolls back.
 func (x *correction) checkRefunds(ctx context.Context, tx pgx.Tx) error {
 	over, err := OverRefunds(ctx, tx, append(slices.Collect(maps.Keys(x.held)), sortedKeys(x.batch.ops)...))
-	if err != nil {
+	if err != nil || len(over) == 0 {
 		return err
 	}
-	for _, key := range slices.Sorted(maps.Keys(over)) {
-		return fmt.Errorf("%w: %s, of which %d would be given back", ErrOverRefund, key, over[key])
-	}
-	return nil
+	key := slices.Min(slices.Collect(maps.Keys(over)))
+	return fmt.Errorf("%w: %s, of which %d would be given back", ErrOverRefund, key, over[key])
 }
 
 // restoreLimits enforces again what was only told of while the balances were

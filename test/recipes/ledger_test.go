@@ -2,7 +2,6 @@ package recipes
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/onceledger/onceledger/internal/catalog"
+	"github.com/onceledger/onceledger/internal/worker"
 	"github.com/onceledger/onceledger/pkg/dlq"
 	"github.com/onceledger/onceledger/pkg/ledger"
 )
@@ -101,8 +101,9 @@ func (l *ledgerRun) apply(rt *rapid.T, batch []event) {
 	for i, e := range tried {
 		l.waiting = slices.DeleteFunc(l.waiting, func(o event) bool { return o.key == e.key })
 		delete(l.parked, e.key)
-		reason := refusal(postings[i].Err)
-		if reason != "" {
+		var reason dlq.Reason
+		if err := postings[i].Err; err != nil {
+			reason = worker.Refusal(err)
 			l.parked[e.key] = reason
 		}
 		if info, _ := reason.Info(); info.Transient {
@@ -128,23 +129,6 @@ func (l *ledgerRun) post(tx pgx.Tx, postings []*ledger.Posting) error {
 		return fmt.Errorf("write postings: %w", err)
 	}
 	return nil
-}
-
-// refusal is the reason for which the ledger refused a posting; empty: it did not.
-func refusal(err error) dlq.Reason {
-	switch {
-	case err == nil:
-		return ""
-	case errors.Is(err, ledger.ErrOperationConflict):
-		return dlq.OperationConflict
-	case errors.Is(err, ledger.ErrInsufficientFunds):
-		return dlq.InsufficientFunds
-	case errors.Is(err, ledger.ErrMissingParent):
-		return dlq.MissingParent
-	case errors.Is(err, ledger.ErrOverRefund):
-		return dlq.OverRefund
-	}
-	return dlq.Reason(err.Error())
 }
 
 func (l *ledgerRun) prefixed(transfers []ledger.Transfer) []ledger.Transfer {
