@@ -12,7 +12,7 @@ import (
 const balanceHelp = `A balance is credits less debits: what is owed to the owner of a wallet. Where
 it is below zero, as for a provider's receivable, the account owes us.
 Tables show major units (19.99), JSON minor units (1999) with the exponent, CSV
-both. In a CSV, text that a spreadsheet would run as a formula begins with a '.`
+both. In a CSV, text that a spreadsheet would run as a formula gets a ' in front.`
 
 const instantHelp = `A transfer counts from the time at which its transaction began, by the clock of
 the database. An instant of the last moments is "not final" while a transaction
@@ -90,6 +90,8 @@ own, marked as reversal, at the time at which it was made.
 2024-06-01 is May. A page that ends early says how to go on, with --after and
 the cursor of its last entry. What is recorded while pages are read may come to
 stand before the cursor: whoever reads along reads up to a --to that is final.
+In JSON and CSV each line has its kind: opening (brought, where it continues a
+page), entry, and closing (carried, where more follows).
 
 ` + balanceHelp + "\n\n" + instantHelp,
 		Example: `  onceledger account statement wallet:cus_1

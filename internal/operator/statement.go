@@ -51,7 +51,7 @@ func ShowStatement(ctx context.Context, s *Session, q StatementQuery) error {
 		return err
 	}
 	if !q.From.IsZero() && !q.To.IsZero() && !q.From.Before(q.To) {
-		return exit.Usagef("--from %s is not before --to %s", stamp(q.From), stamp(q.To))
+		return exit.Usagef("--from %s is not before --to %s, which is not included", stamp(q.From), stamp(q.To))
 	}
 	pool, err := s.Database(ctx)
 	if err != nil {

@@ -103,7 +103,7 @@ func TestBooks(t *testing.T) {
 		}
 		out, err = s.run(false, trialBalance(day(5, 1), "", true))
 		require.NoError(t, err)
-		require.Contains(t, out, "no accounts")
+		require.Equal(t, "before 2024-05-01 00:00:00Z\n\nno accounts then\n", out)
 	})
 	t.Run("only one asset", func(t *testing.T) {
 		out, err := s.run(true, trialBalance(time.Time{}, "GEMS", true))
@@ -112,7 +112,8 @@ func TestBooks(t *testing.T) {
 	})
 	t.Run("what is asked wrongly is a usage error that says what to do", func(t *testing.T) {
 		for text, run := range map[string]command{
-			"is not before --to":   statementOf(operator.StatementQuery{Account: "purse:a", Asset: "EUR", From: day(6, 1), To: day(6, 1)}),
+			"is not before --to": statementOf(operator.StatementQuery{Account: "purse:a", Asset: "EUR", From: day(6, 1), To: day(6, 1)}),
+			"was recorded at 2024-06-01T00:00:00Z, not before --to": statementOf(operator.StatementQuery{Account: "purse:a", Asset: "EUR", To: day(6, 1), After: "3.0"}),
 			"take the cursor from": statementOf(operator.StatementQuery{Account: "purse:a", Asset: "EUR", After: "4.0"}),
 			"is no entry of":       statementOf(operator.StatementQuery{Account: "purse:a", Asset: "EUR", After: "99.0"}),
 			"choose one with":      statementOf(operator.StatementQuery{Account: "purse:a"}),

@@ -143,12 +143,24 @@ func TrialBalance(ctx context.Context, s *Session, at time.Time, asset string, a
 		return err
 	}
 	if len(totals) == 0 && out.table() {
-		fmt.Fprintln(s.Out, "no accounts: they open with their first transfer")
+		fmt.Fprintln(s.Out, t.nothing())
 	}
 	if !t.final {
 		return out.unsettled(false, at)
 	}
 	return differing(totals)
+}
+
+// nothing says why there is no line.
+func (t *trial) nothing() string {
+	text := "no accounts"
+	if t.asset != "" {
+		text += " in " + printable(t.asset)
+	}
+	if !t.at.IsZero() {
+		return text + " then"
+	}
+	return text + ": they open with their first transfer"
 }
 
 // totals prints a line for each asset.

@@ -94,37 +94,43 @@ func TestBalancesOfAnyInstantAreTheSumsUpToIt(t *testing.T) {
 	}
 	require.Equal(t, 2, reversals)
 	asOf := func(b *ledger.Balance) sums { return sums{b.Debits, b.Credits} }
-	for _, at := range instants(all) {
-		want := sumsBefore(all, at)
-		for _, name := range []string{"psp", "wallet", "wallet:empty", "shop", "fees", "mint"} {
-			balances, err := ledger.BalanceAt(t.Context(), pool, name, at)
+	// Summed up from the beginning, and back from today's balance: whichever of the
+	// two is nearer by the time at which the account was opened.
+	for _, opened := range []string{"now()", "now() - interval '1 year'"} {
+		pgtest.Exec(t, pool.Config().ConnString(), `UPDATE accounts SET opened_at = `+opened)
+		for _, at := range instants(all) {
+			want := sumsBefore(all, at)
+			for _, name := range []string{"psp", "wallet", "wallet:empty", "shop", "fees", "mint"} {
+				balances, err := ledger.BalanceAt(t.Context(), pool, name, at)
+				require.NoError(t, err)
+				require.NotEmpty(t, balances)
+				for _, b := range balances {
+					require.Equal(t, want[account{name, b.Code}], asOf(b), "%s %s at %s", name, b.Code, at)
+					require.Equal(t, map[string]int{"EUR": 2, "GEMS": 3}[b.Code], b.Exponent)
+				}
+			}
+			// The same, a page of one after the other, and of one asset.
+			seen := map[account]sums{}
+			f := ledger.AccountFilter{Limit: 1}
+			for pages := 0; ; pages++ {
+				require.Less(t, pages, 10)
+				page, err := ledger.BalancesAt(t.Context(), pool, f, at)
+				require.NoError(t, err)
+				if len(page) == 0 {
+					break
+				}
+				b := page[0]
+				f.AfterName, f.AfterAsset = b.Account, b.Code
+				if asOf(b) != (sums{}) {
+					seen[account{b.Account, b.Code}] = asOf(b)
+				}
+			}
+			require.Equal(t, want, seen)
+			gems, err := ledger.BalancesAt(t.Context(), pool, ledger.AccountFilter{Prefix: "wal", Asset: "GEMS"}, at)
 			require.NoError(t, err)
-			require.NotEmpty(t, balances)
-			for _, b := range balances {
-				require.Equal(t, want[account{name, b.Code}], asOf(b), "%s %s at %s", name, b.Code, at)
-				require.Equal(t, map[string]int{"EUR": 2, "GEMS": 3}[b.Code], b.Exponent)
-			}
+			require.Len(t, gems, 1)
+			require.Equal(t, want[account{"wallet", "GEMS"}], asOf(gems[0]))
 		}
-		// The same, a page of one after the other, and of one asset.
-		seen := map[account]sums{}
-		f := ledger.AccountFilter{Limit: 1}
-		for {
-			page, err := ledger.BalancesAt(t.Context(), pool, f, at)
-			require.NoError(t, err)
-			if len(page) == 0 {
-				break
-			}
-			b := page[0]
-			f.AfterName, f.AfterAsset = b.Account, b.Code
-			if asOf(b) != (sums{}) {
-				seen[account{b.Account, b.Code}] = asOf(b)
-			}
-		}
-		require.Equal(t, want, seen)
-		gems, err := ledger.BalancesAt(t.Context(), pool, ledger.AccountFilter{Prefix: "wal", Asset: "GEMS"}, at)
-		require.NoError(t, err)
-		require.Len(t, gems, 1)
-		require.Equal(t, want[account{"wallet", "GEMS"}], asOf(gems[0]))
 	}
 	now, err := ledger.BalanceAt(t.Context(), pool, "wallet", time.Time{})
 	require.NoError(t, err)

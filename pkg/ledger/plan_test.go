@@ -69,13 +69,28 @@ func (e *explained) Query(ctx context.Context, sql string, args ...any) (pgx.Row
 func fill(t testing.TB, pool *pgxpool.Pool, n int) (began time.Time) {
 	t.Helper()
 	began = time.Now().Add(-time.Duration(n) * time.Second).Truncate(time.Second)
-	pgtest.Exec(t, pool.Config().ConnString(), fmt.Sprintf(`
+	// Indexes are made afterwards: it is faster by far.
+	rows, err := pool.Query(t.Context(), `
+		SELECT indexname, indexdef
+		FROM pg_indexes
+		WHERE schemaname = current_schema() AND tablename = 'transfers' AND indexdef NOT LIKE '%UNIQUE%'`)
+	require.NoError(t, err)
+	var drop, create []string
+	var name, definition string
+	_, err = pgx.ForEachRow(rows, []any{&name, &definition}, func() error {
+		drop, create = append(drop, `DROP INDEX `+name), append(create, definition)
+		return nil
+	})
+	require.NoError(t, err)
+	statements := append(drop, fmt.Sprintf(`
 		INSERT INTO transfers (event_no, n, operation, debit, credit, asset, amount, created_at)
 		SELECT i, 0, 'operation ' || i,
 		       CASE WHEN i %% 4 = 0 THEN 'wallet:' || i * 7919 %% 10000 ELSE 'hot' END,
 		       CASE WHEN i %% 4 = 0 THEN 'revenue' ELSE 'wallet:' || i * 7919 %% 10000 END,
 		       'EUR', 1 + i %% 1000, timestamptz '%s' + i * interval '1 second'
-		FROM generate_series(0::bigint, %d - 1) AS i`, began.Format(time.RFC3339), n), `
+		FROM generate_series(0::bigint, %d - 1) AS i`, began.Format(time.RFC3339), n))
+	statements = append(statements, create...)
+	pgtest.Exec(t, pool.Config().ConnString(), append(statements, `
 		INSERT INTO accounts (name, asset, debits_posted, credits_posted, opened_at)
 		SELECT name, 'EUR', sum(debit), sum(credit), min(at)
 		FROM (
@@ -83,7 +98,7 @@ func fill(t testing.TB, pool *pgxpool.Pool, n int) (began time.Time) {
 			UNION ALL
 			SELECT credit, 0, amount, created_at FROM transfers) AS moved
 		GROUP BY name`,
-		`VACUUM ANALYZE transfers`, `VACUUM ANALYZE accounts`)
+		`VACUUM ANALYZE transfers`, `VACUUM ANALYZE accounts`)...)
 	return began
 }
 

@@ -68,6 +68,7 @@ func TestStatementsAgreeWithALookAtEveryTransfer(t *testing.T) {
 			require.NoError(rt, err)
 			require.LessOrEqual(rt, len(page), limit)
 			have = append(have, page...)
+			require.LessOrEqual(rt, len(have), len(want))
 			if len(page) < limit {
 				break
 			}
