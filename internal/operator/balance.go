@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/onceledger/onceledger/pkg/ledger"
@@ -57,7 +58,11 @@ func showBalanceAt(ctx context.Context, s *Session, name string, at time.Time) e
 	if err != nil {
 		return err
 	}
-	balances, err := ledger.BalanceAt(ctx, pool, name, at)
+	var balances []*ledger.Balance
+	err = patiently(ctx, pool, func(tx pgx.Tx) error {
+		balances, err = ledger.BalanceAt(ctx, tx, name, at)
+		return err
+	})
 	if err != nil {
 		return err
 	}
@@ -80,6 +85,17 @@ func showBalanceAt(ctx context.Context, s *Session, name string, at time.Time) e
 		return err
 	}
 	return out.unsettled(final, at)
+}
+
+// patiently reads in one snapshot what may be summed up from millions of entries,
+// which takes longer than a session's statements may.
+func patiently(ctx context.Context, pool *pgxpool.Pool, read func(pgx.Tx) error) error {
+	return pgx.BeginTxFunc(ctx, pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, `SET LOCAL statement_timeout = '10min'`); err != nil {
+			return fmt.Errorf("set statement timeout: %w", err)
+		}
+		return read(tx)
+	})
 }
 
 // How long, and how often, a command looks whether an instant is final: what

@@ -118,8 +118,7 @@ func (st *statement) show(ctx context.Context) error {
 
 // begin reads the opening balance and the first entries, in one snapshot.
 func (st *statement) begin(ctx context.Context) (page []*ledger.Entry, more bool, err error) {
-	snapshot := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
-	err = pgx.BeginTxFunc(ctx, st.pool, snapshot, func(tx pgx.Tx) error {
+	err = patiently(ctx, st.pool, func(tx pgx.Tx) error {
 		if st.running, err = ledger.Opening(ctx, tx, st.span); err != nil {
 			return err
 		}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/onceledger/onceledger/internal/exit"
@@ -165,7 +166,11 @@ func (t *trial) nothing() string {
 
 // totals prints a line for each asset.
 func (t *trial) totals(ctx context.Context) ([]*ledger.AssetTotal, error) {
-	totals, err := ledger.TrialBalance(ctx, t.pool, t.at, t.asset)
+	var totals []*ledger.AssetTotal
+	err := patiently(ctx, t.pool, func(tx pgx.Tx) (err error) {
+		totals, err = ledger.TrialBalance(ctx, tx, t.at, t.asset)
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -190,7 +195,11 @@ func (t *trial) accounts(ctx context.Context) ([]*ledger.AssetTotal, error) {
 	byAsset := make(map[string]*ledger.AssetTotal)
 	filter := ledger.AccountFilter{Asset: t.asset, Limit: accountsPage}
 	for {
-		page, err := ledger.BalancesAt(ctx, t.pool, filter, t.at)
+		var page []*ledger.Balance
+		err := patiently(ctx, t.pool, func(tx pgx.Tx) (err error) {
+			page, err = ledger.BalancesAt(ctx, tx, filter, t.at)
+			return err
+		})
 		if err != nil {
 			return nil, err
 		}

@@ -53,7 +53,8 @@ func (b *Balance) Add(e *Entry) error {
 // which Settled tells, it is final.
 //
 // It costs about as much as the account has transfers from at to the nearer of its
-// opening and now, each an entry of an index.
+// opening and now, each an entry of an index: seconds for many millions, which a
+// session's statement_timeout has to allow for.
 func BalanceAt(ctx context.Context, q Querier, account string, at time.Time) ([]*Balance, error) {
 	if at.IsZero() {
 		accounts, err := Balances(ctx, q, account)
