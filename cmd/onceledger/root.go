@@ -25,8 +25,8 @@ runs; the variables DATABASE_URL, NATS_URL and REDIS_URL; the configuration
 file (--config, ONCELEDGER_CONFIG, or onceledger.yaml here).
 
 Exit codes: 0 done, 1 failed, 2 wrong arguments or configuration, 3 refused to
-start until something is changed, 4 found: the audit a problem, config check
---against-stream a difference.`
+start until something is changed, 4 found: the audit a problem, the trial balance
+or config check --against-stream a difference.`
 
 // root is the command line: the tree of commands and whether one has begun.
 type root struct {

@@ -5,8 +5,8 @@
 //	1  failed: something did not work this time
 //	2  usage: wrong arguments, or a configuration with faults
 //	3  refused to start: a person has to change something first
-//	4  found: the command worked, and what it looked for is there (audit, config check
-//	   --against-stream)
+//	4  found: the command worked, and what it looked for is there (audit, trial
+//	   balance, config check --against-stream)
 package exit
 
 import (

@@ -69,15 +69,16 @@ func ExportEvents(ctx context.Context, s *Session, since time.Time) error {
 // ParseSince reads a time (RFC 3339, or a date, in UTC), or a duration before
 // now; empty is the beginning.
 func ParseSince(text string, now time.Time) (time.Time, error) {
-	return parseTime("--since", text, now)
+	return ParseTime("--since", text, now)
 }
 
 // ParseUntil is ParseSince for the end of a span; empty is now and later.
 func ParseUntil(text string, now time.Time) (time.Time, error) {
-	return parseTime("--until", text, now)
+	return ParseTime("--until", text, now)
 }
 
-func parseTime(flag, text string, now time.Time) (time.Time, error) {
+// ParseTime is ParseSince for the flag that is named; empty is the zero time.
+func ParseTime(flag, text string, now time.Time) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
 	}

@@ -46,6 +46,8 @@ type Session struct {
 	Config string
 	// JSON prints one object, or one a line, instead of a table.
 	JSON bool
+	// CSV prints CSV instead, where a command can.
+	CSV bool
 	// Env is os.LookupEnv outside of tests.
 	Env func(string) (string, bool)
 	// Name is how this program was called; empty means onceledger.

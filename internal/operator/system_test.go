@@ -3,6 +3,7 @@ package operator_test
 import (
 	"bytes"
 	"context"
+	"encoding/csv"
 	"errors"
 	"flag"
 	"net/http"
@@ -180,7 +181,9 @@ func (s *system) settle() {
 
 func (s *system) balance(account string) int64 {
 	s.t.Helper()
-	out, err := s.run(true, func(ctx context.Context, o *operator.Session) error { return operator.ShowBalance(ctx, o, account) })
+	out, err := s.run(true, func(ctx context.Context, o *operator.Session) error {
+		return operator.ShowBalance(ctx, o, account, time.Time{})
+	})
 	require.NoError(s.t, err)
 	return lines[operator.Account](s.t, out)[0].Balance
 }
@@ -210,6 +213,16 @@ func (s *system) run(json bool, command func(context.Context, *operator.Session)
 	return out.String(), err
 }
 
+// csv is run for a CSV; it returns its records.
+func (s *system) csv(command func(context.Context, *operator.Session) error) (string, [][]string) {
+	s.t.Helper()
+	var out bytes.Buffer
+	require.NoError(s.t, command(s.t.Context(), &operator.Session{Env: s.lookup, Out: &out, CSV: true}))
+	records, err := csv.NewReader(bytes.NewReader(out.Bytes())).ReadAll() // fails where lines differ in length
+	require.NoError(s.t, err)
+	return out.String(), records
+}
+
 // both compares what a command prints, as table and as JSON, with golden files.
 func (s *system) golden(name string, command func(context.Context, *operator.Session) error) {
 	s.t.Helper()
@@ -233,6 +246,12 @@ func compare(t *testing.T, name, have string) {
 	have = times.ReplaceAllString(have, "YYYY-MM-DD hh:mm:ssZ")
 	have = numbers.ReplaceAllString(have, "event number N")
 	have = durations.ReplaceAllString(hashes.ReplaceAllString(have, "HASH"), "SECONDS")
+	verbatim(t, name, have)
+}
+
+// verbatim compares with a golden file, times and all.
+func verbatim(t *testing.T, name, have string) {
+	t.Helper()
 	path := filepath.Join(testdata, name)
 	if *update {
 		require.NoError(t, os.WriteFile(path, []byte(have), 0o600))

@@ -94,7 +94,7 @@ type VerifiedEvent struct {
 // it. A request that does not pass is an error, too.
 func Verify(ctx context.Context, s *Session, in io.Reader, v Verifying) error {
 	now := time.Now()
-	at, err := parseTime("--at", v.At, now)
+	at, err := ParseTime("--at", v.At, now)
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/big"
 	"strconv"
 	"strings"
 )
@@ -102,10 +103,21 @@ func Rescale(amount int64, from, to int) (int64, error) {
 // FormatMinor(1999, 2) is "19.99", FormatMinor(-5, 2) is "-0.05". An exponent
 // outside 0..MaxExponent counts as the nearest bound.
 func FormatMinor(amount int64, exponent int) string {
+	return pointed(strconv.FormatInt(amount, 10), exponent)
+}
+
+// FormatTotal is FormatMinor for a sum of any size.
+func FormatTotal(total *big.Int, exponent int) string {
+	return pointed(total.String(), exponent)
+}
+
+// pointed sets the point into digits that may have a sign.
+func pointed(digits string, exponent int) string {
 	exponent = min(max(exponent, 0), MaxExponent)
-	sign, digits := "", strconv.FormatInt(amount, 10)
-	if amount < 0 {
-		sign, digits = "-", digits[1:]
+	digits, negative := strings.CutPrefix(digits, "-")
+	sign := ""
+	if negative {
+		sign = "-"
 	}
 	if exponent == 0 {
 		return sign + digits

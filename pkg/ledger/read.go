@@ -94,15 +94,20 @@ func scanAccount(found pgx.CollectableRow) (*Account, error) {
 	if err != nil {
 		return nil, err
 	}
-	if exponent != nil {
-		a.Exponent = *exponent
-	} else if iso, ok := isoAsset(a.Code); ok {
-		a.Exponent = iso.Exponent
-	}
+	a.Exponent = exponentOf(a.Code, exponent)
 	if rule != nil && policy != nil {
 		a.Limit = &Limit{Rule: LimitRule(*rule), Enforce: *policy == "enforce"}
 	}
 	return &a, nil
+}
+
+// exponentOf is an asset's exponent: the declared one, else that of ISO 4217.
+func exponentOf(code string, declared *int) int {
+	if declared != nil {
+		return *declared
+	}
+	iso, _ := isoAsset(code)
+	return iso.Exponent
 }
 
 // DeclaredAssets returns ISO 4217 with the assets this ledger has declared.
@@ -150,31 +155,6 @@ func Standing(entries []*Entry) []*Entry {
 		}
 	}
 	return standing
-}
-
-// Statement returns a page of an account's entries in one asset, ordered by
-// event number and N. after is the entry that the page before ended with; the
-// first page begins after event -1. The order is that of event numbers, which
-// rise with time only roughly.
-func Statement(ctx context.Context, q Querier, account, asset string, after Entry, limit int) ([]*Entry, error) {
-	found, err := q.Query(ctx, `
-		SELECT event_no, n, operation, debit, credit, asset, amount, reverses, created_at
-		FROM (
-			(SELECT *
-			 FROM transfers
-			 WHERE debit = $1 AND asset = $2 AND (event_no, n) > ($3, $4)
-			 ORDER BY event_no, n
-			 LIMIT $5)
-			UNION ALL
-			(SELECT *
-			 FROM transfers
-			 WHERE credit = $1 AND asset = $2 AND (event_no, n) > ($3, $4)
-			 ORDER BY event_no, n
-			 LIMIT $5)
-		) AS t
-		ORDER BY event_no, n
-		LIMIT $5`, account, asset, after.EventNo, after.N, limit)
-	return collectEntries(found, err)
 }
 
 // Posted returns the transfers of events, by event number, in their order.
