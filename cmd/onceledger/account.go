@@ -18,11 +18,13 @@ const (
 )
 
 func newAccount(s *operator.Session) *cobra.Command {
-	return group("account", "Show accounts, balances and statements", newAccountList(s), newAccountBalance(s), newAccountStatement(s))
+	return group("account", "Show accounts, balances and statements; open, freeze and close accounts",
+		newAccountList(s), newAccountBalance(s), newAccountStatement(s),
+		newAccountOpen(s), newAccountFreeze(s), newAccountUnfreeze(s), newAccountClose(s), newAccountSet(s))
 }
 
 func newAccountList(s *operator.Session) *cobra.Command {
-	var asset string
+	var asset, state string
 	cmd := &cobra.Command{
 		Use:   "list [PREFIX]",
 		Short: "List accounts with their balances",
@@ -35,10 +37,11 @@ func newAccountList(s *operator.Session) *cobra.Command {
 			if len(args) > 0 {
 				prefix = args[0]
 			}
-			return operator.ListAccounts(cmd.Context(), s, prefix, asset)
+			return operator.ListAccounts(cmd.Context(), s, prefix, asset, state)
 		},
 	}
 	cmd.Flags().StringVar(&asset, "asset", "", "only accounts in the asset `CODE`")
+	cmd.Flags().StringVar(&state, "state", "", "only accounts in this `STATE`: open, frozen or closed")
 	return cmd
 }
 
@@ -46,7 +49,7 @@ func newAccountBalance(s *operator.Session) *cobra.Command {
 	return &cobra.Command{
 		Use:     "balance ACCOUNT",
 		Short:   "Show the balance of an account in each of its assets",
-		Long:    "Shows one account, a line for each of its assets.\n\n" + balanceHelp,
+		Long:    "Shows one account, a line for each of its assets, its metadata, and what was done\nto it by hand.\n\n" + balanceHelp,
 		Example: `  onceledger account balance wallet:cus_1`,
 		Args:    exactly("ACCOUNT"),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -30,6 +30,11 @@ type Account struct {
 	Policy         string    `json:"policy,omitempty"`
 	Overdrawn      bool      `json:"overdrawn"`
 	Opened         time.Time `json:"opened_at"`
+	// State is open, frozen or closed; Metadata what operators have noted.
+	State    string            `json:"state"`
+	Metadata map[string]string `json:"metadata,omitempty"`
+	// History is what they did to the account; of a single one.
+	History []Action `json:"history,omitempty"`
 }
 
 func accountOf(a *ledger.Account) Account {
@@ -37,7 +42,7 @@ func accountOf(a *ledger.Account) Account {
 		Account: a.Name, Asset: a.Code, Exponent: a.Exponent, Balance: a.Balance(),
 		DebitsPosted: a.DebitsPosted, CreditsPosted: a.CreditsPosted,
 		DebitsPending: a.DebitsPending, CreditsPending: a.CreditsPending,
-		Overdrawn: a.Overdrawn(), Opened: a.Opened.UTC(),
+		Overdrawn: a.Overdrawn(), Opened: a.Opened.UTC(), State: string(a.State), Metadata: a.Metadata,
 	}
 	if a.Limit != nil {
 		out.Limit, out.Policy = string(a.Limit.Rule), "record"
@@ -65,21 +70,23 @@ func (a *Account) limit() string {
 type accountTable struct {
 	s *Session
 	*table
-	n int
+	n       int
+	history []accountAction
 }
 
 func newAccountTable(s *Session) *accountTable {
-	return &accountTable{s: s, table: newTable(s.Out, "ACCOUNT", "ASSET", "BALANCE", "DEBITS", "CREDITS", "LIMIT")}
+	return &accountTable{s: s, table: newTable(s.Out, "ACCOUNT", "ASSET", "BALANCE", "DEBITS", "CREDITS", "LIMIT", "STATE")}
 }
 
 func (t *accountTable) print(a *ledger.Account) error {
 	account := accountOf(a)
 	t.n++
 	if t.s.JSON {
+		account.History = actionsOn(t.history, account.Asset)
 		return t.s.object(account)
 	}
 	t.row(account.Account, account.Asset, account.major(account.Balance),
-		account.major(account.DebitsPosted), account.major(account.CreditsPosted), account.limit())
+		account.major(account.DebitsPosted), account.major(account.CreditsPosted), account.limit(), account.State)
 	return nil
 }
 
@@ -88,22 +95,25 @@ func (t *accountTable) flush() error {
 	case t.s.JSON:
 		return nil
 	case t.n == 0:
-		fmt.Fprintln(t.s.Out, "no accounts: they open with their first transfer")
+		fmt.Fprintln(t.s.Out, "no such accounts: they open with their first transfer, or with onceledger account open")
 		return nil
 	}
 	return t.table.flush()
 }
 
 // ListAccounts prints the accounts whose name begins with prefix, in one asset
-// or all.
-func ListAccounts(ctx context.Context, s *Session, prefix, asset string) error {
+// or all, and in one state or any.
+func ListAccounts(ctx context.Context, s *Session, prefix, asset, state string) error {
+	if err := checkState(state); err != nil {
+		return err
+	}
 	pool, err := s.Database(ctx)
 	if err != nil {
 		return err
 	}
 	defer pool.Close()
 	t := newAccountTable(s)
-	filter := ledger.AccountFilter{Prefix: prefix, Asset: asset, Limit: accountsPage}
+	filter := ledger.AccountFilter{Prefix: prefix, Asset: asset, State: ledger.State(state), Limit: accountsPage}
 	for {
 		page, err := ledger.Accounts(ctx, pool, filter)
 		if err != nil {
@@ -140,16 +150,22 @@ func ShowBalance(ctx context.Context, s *Session, name string) error {
 		return noAccount(name)
 	}
 	t := newAccountTable(s)
+	if t.history, err = readHistory(ctx, pool, name); err != nil {
+		return err
+	}
 	for _, a := range accounts {
 		if err := t.print(a); err != nil {
 			return err
 		}
 	}
-	return t.flush()
+	if err := t.flush(); err != nil || s.JSON {
+		return err
+	}
+	return s.printNotes(accounts, t.history)
 }
 
 func noAccount(name string) error {
-	return fmt.Errorf("account %s is not there: accounts open with their first transfer; see: onceledger account list", name)
+	return fmt.Errorf("account %s is not there: accounts open with their first transfer, or with onceledger account open; see: onceledger account list", name)
 }
 
 // Entry is one line of a statement, from the account's own side.
