@@ -35,6 +35,10 @@ type Size struct {
 	// Bound ends the measured part of a drain; what it left is then applied in
 	// batches, so that the recount covers the whole backlog all the same.
 	Bound time.Duration
+	// Batches are the batch sizes of the ledger's cells, and Ledger is how long each
+	// is measured.
+	Batches []int
+	Ledger  time.Duration
 	// Window is how far apart the two copies of a resent event are at most.
 	Window int
 	// Judge says that the ratios are compared with what is expected of them.
@@ -46,12 +50,14 @@ var (
 	Full = Size{
 		Rounds: 3, Drains: 2, Senders: []int{1, 64, 256, 1000},
 		WarmUp: 500 * time.Millisecond, Measure: 3 * time.Second, BodySize: 1024,
-		Backlog: 80_000, Bound: 8 * time.Second, Window: 5000, Judge: true,
+		Backlog: 80_000, Bound: 8 * time.Second, Window: 5000,
+		Batches: []int{1, 10, 100, 500, 2000}, Ledger: time.Second, Judge: true,
 	}
 	Smoke = Size{
 		Rounds: 1, Drains: 1, Senders: []int{1, 32},
 		WarmUp: 20 * time.Millisecond, Measure: 300 * time.Millisecond, BodySize: 1024,
 		Backlog: 600, Bound: 200 * time.Millisecond, Window: 50,
+		Batches: []int{1, 100}, Ledger: 20 * time.Millisecond,
 	}
 )
 
@@ -59,6 +65,7 @@ var (
 const (
 	PartReceiver = "receiver"
 	PartWorker   = "worker"
+	PartLedger   = "ledger"
 )
 
 // Options configures Run.
@@ -79,15 +86,16 @@ type Result struct {
 	Size     Size           `json:"size"`
 	Receiver []ReceiverCell `json:"receiver,omitempty"`
 	Worker   []DrainCell    `json:"worker,omitempty"`
+	Ledger   []LedgerCell   `json:"ledger,omitempty"`
 	Ratios   []Ratio        `json:"ratios"`
 }
 
 // Run measures. It leaves nothing behind.
 func Run(ctx context.Context, options Options) (result *Result, err error) {
 	switch options.Only {
-	case "", PartReceiver, PartWorker:
+	case "", PartReceiver, PartWorker, PartLedger:
 	default:
-		return nil, fmt.Errorf("part %q is not one of %s, %s", options.Only, PartReceiver, PartWorker)
+		return nil, fmt.Errorf("part %q is not one of %s, %s, %s", options.Only, PartReceiver, PartWorker, PartLedger)
 	}
 	result = &Result{Started: time.Now().UTC(), Size: options.Size}
 	r, err := rig.Start(ctx, options.Rig)
@@ -101,14 +109,19 @@ func Run(ctx context.Context, options Options) (result *Result, err error) {
 	options.Print(result.Machine.String())
 
 	s := &session{Options: options, rig: r}
-	if options.Only != PartWorker {
+	if options.Only == "" || options.Only == PartReceiver {
 		if result.Receiver, err = s.receivers(ctx); err != nil {
 			return nil, fmt.Errorf("measure receiver: %w", err)
 		}
 	}
-	if options.Only != PartReceiver {
+	if options.Only == "" || options.Only == PartWorker {
 		if result.Worker, err = s.drains(ctx); err != nil {
 			return nil, fmt.Errorf("measure worker: %w", err)
+		}
+	}
+	if options.Only == "" || options.Only == PartLedger {
+		if result.Ledger, err = s.ledgers(ctx); err != nil {
+			return nil, fmt.Errorf("measure ledger: %w", err)
 		}
 	}
 	result.Ratios = ratios(result)

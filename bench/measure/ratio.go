@@ -1,6 +1,7 @@
 package measure
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/onceledger/onceledger/bench/rig"
@@ -10,6 +11,10 @@ const (
 	// expectGroup and expectBatch are what the two ideas must be worth.
 	expectGroup = 4
 	expectBatch = 10
+	// expectLedger is what is to be left of bare inserts, and ledgerBatch where that
+	// is looked at.
+	expectLedger = 0.5
+	ledgerBatch  = 500
 	// groupSenders is where the first is looked at.
 	groupSenders = 256
 )
@@ -38,9 +43,9 @@ func (r Ratio) Verdict() string {
 
 func ratios(result *Result) []Ratio {
 	var found []Ratio
-	group, batch := float64(expectGroup), float64(expectBatch)
+	group, batch, bare := float64(expectGroup), float64(expectBatch), expectLedger
 	if !result.Size.Judge {
-		group, batch = 0, 0
+		group, batch, bare = 0, 0, 0
 	}
 	received := map[rig.Publishing]map[int]ReceiverCell{rig.GroupCommit: {}, rig.OneByOne: {}}
 	for _, c := range result.Receiver {
@@ -60,6 +65,11 @@ func ratios(result *Result) []Ratio {
 			ratio("worker, distinct events: with Redis / without", drained[Batches].Rounds, drained[BatchesNoRedis].Rounds, 0),
 			ratio("worker, every event twice: with Redis / without", drained[Storm].Rounds, drained[StormNoRedis].Rounds, 0),
 		)
+	}
+	for _, c := range result.Ledger {
+		if c.Batch == ledgerBatch {
+			found = append(found, ratio(fmt.Sprintf("ledger, batches of %d, %s: posted / merely inserted", c.Batch, c.Accounts), c.Posted, c.Inserted, bare))
+		}
 	}
 	return found
 }

@@ -25,9 +25,14 @@ func sample() *measure.Result {
 			{Publishing: rig.OneByOne, Senders: 1000, AcksPerSecond: 4100, Rounds: []float64{4000, 4200}, P50: 240, P99: 300},
 		},
 		Worker: []measure.DrainCell{{Name: measure.Batches, DebitsPerSecond: 999.6, DeliveriesPerSecond: 1999, Rounds: []float64{1000}, Measured: 1234567}},
+		Ledger: []measure.LedgerCell{{
+			Accounts: measure.Hot, Batch: 2000, PostedPerSecond: 60000, InsertedPerSecond: 80000, Posted: []float64{59000, 61000},
+			Inserted: []float64{80000, 80000}, Cost: measure.PerEvent{Of: map[string]float64{"bench": 4.2, "postgres": 12}},
+		}},
 		Ratios: []measure.Ratio{
 			{Name: "good", Value: 5, Lowest: 4.8, Highest: 5.25, Expected: 4},
 			{Name: "bad", Value: 9.9, Lowest: 9, Highest: 11, Expected: 10},
+			{Name: "half", Value: 0.4, Lowest: 0.3, Highest: 0.6, Expected: 0.5},
 			{Name: "shown", Value: 0.8},
 		},
 	}
@@ -39,6 +44,8 @@ func TestMarkdownHoldsEveryFigure(t *testing.T) {
 	require.Contains(t, text, "| 1,000 | group commit | 20,500 | 20,000–21,000 | 11.30 | 20.04 | 5.0× | receiver 33, nats 20, load 10 | 0.1 |\n")
 	require.Contains(t, text, "| 1,000 | one by one | 4,100 | 4,000–4,200 | 240.00 | 300.00 |  |  | 0.0 |\n")
 	require.Contains(t, text, "| batches | 1,000 |  | 1,999 | 1,234,567 |  | 0.0 |\n")
+	require.Contains(t, text, "| one hot account | 2,000 | 60,000 | 59,000–61,000 | 80,000 | 80,000–80,000 | 0.75× | bench 4, postgres 12 | 0.0 |\n")
+	require.Contains(t, text, "| half | 0.40× | 0.30–0.60 | ≥ 0.5× | BELOW |\n")
 	require.Contains(t, text, "| good | 5.00× | 4.80–5.25 | ≥ 4× | OK |\n")
 	require.Contains(t, text, "| bad | 9.90× | 9.00–11.00 | ≥ 10× | BELOW |\n")
 	require.Contains(t, text, "fsync of 4 KiB 125 µs")
@@ -59,7 +66,7 @@ func TestPrintWarnsOfOthersWork(t *testing.T) {
 	require.NotContains(t, report.Markdown(sample()), warning)
 	noisy := sample()
 	noisy.Worker[0].Cost.Foreign = 1.5
-	require.Contains(t, report.Markdown(noisy), warning+" 0.5 cores busy")
+	require.Contains(t, report.Markdown(noisy), warning+" 0.4 cores busy")
 }
 
 func TestUpdateMarkdownReplacesWhatStandsBetweenTheMarks(t *testing.T) {
@@ -93,7 +100,7 @@ func TestWriteJSONHasStableNames(t *testing.T) {
 	require.NoError(t, report.WriteJSON(path, sample()))
 	text, err := os.ReadFile(path)
 	require.NoError(t, err)
-	for _, name := range []string{"acks_per_second", "p99_ms", "debits_per_second", "cpu_us", "foreign_cores", "fsync_us", "expected"} {
+	for _, name := range []string{"acks_per_second", "p99_ms", "debits_per_second", "posted_per_second", "cpu_us", "foreign_cores", "fsync_us", "expected"} {
 		require.Contains(t, string(text), `"`+name+`"`)
 	}
 }

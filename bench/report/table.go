@@ -23,6 +23,9 @@ func tables(result *measure.Result) []table {
 	if len(result.Worker) > 0 {
 		all = append(all, drains(result.Worker))
 	}
+	if len(result.Ledger) > 0 {
+		all = append(all, ledgers(result.Ledger))
+	}
 	return append(all, ratios(result.Ratios))
 }
 
@@ -65,12 +68,30 @@ func drains(cells []measure.DrainCell) table {
 	return t
 }
 
+func ledgers(cells []measure.LedgerCell) table {
+	t := table{
+		title:  "Ledger: transfers of events with one each, over one connection",
+		header: []string{"accounts", "batch", "posted/s", "rounds", "merely inserted/s", "rounds", "kept", "CPU µs a posted transfer", "others' cores"},
+	}
+	for _, c := range cells {
+		kept := ""
+		if c.InsertedPerSecond > 0 {
+			kept = fmt.Sprintf("%.2f×", c.PostedPerSecond/c.InsertedPerSecond)
+		}
+		t.rows = append(t.rows, []string{
+			c.Accounts, count(float64(c.Batch)), count(c.PostedPerSecond), spread(c.Posted), count(c.InsertedPerSecond), spread(c.Inserted), kept,
+			cost(c.Cost, "bench", "postgres"), foreign(c.Cost),
+		})
+	}
+	return t
+}
+
 func ratios(found []measure.Ratio) table {
 	t := table{title: "Ratios", header: []string{"what", "ratio", "rounds", "expected", ""}}
 	for _, r := range found {
 		expected := ""
 		if r.Expected > 0 {
-			expected = fmt.Sprintf("≥ %.0f×", r.Expected)
+			expected = fmt.Sprintf("≥ %g×", r.Expected)
 		}
 		t.rows = append(t.rows, []string{
 			r.Name, fmt.Sprintf("%.2f×", r.Value), fmt.Sprintf("%.2f–%.2f", r.Lowest, r.Highest), expected, r.Verdict(),

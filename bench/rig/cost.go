@@ -2,6 +2,7 @@ package rig
 
 import (
 	"maps"
+	"syscall"
 	"time"
 
 	"github.com/onceledger/onceledger/internal/devstack"
@@ -46,8 +47,8 @@ func (c *Cost) Add(other Cost) {
 	c.Wall += other.Wall
 }
 
-// Meter begins a look at what the services and the given programs use; the
-// function it returns ends it.
+// Meter begins a look at what the services and the given programs use, or, where
+// nil is given, this one; the function it returns ends it.
 func (r *Rig) Meter(programs map[string]*Program) func() Cost {
 	pids := map[string]int{}
 	for name, service := range map[string]*devstack.Service{
@@ -60,13 +61,29 @@ func (r *Rig) Meter(programs map[string]*Program) func() Cost {
 	for name, p := range programs {
 		pids[name] = p.PID()
 	}
-	began, machine, used := time.Now(), machineTime(), times(pids)
+	read := func() map[string]time.Duration {
+		used := times(pids)
+		if programs == nil && len(used) > 0 {
+			used["bench"] = ownTime()
+		}
+		return used
+	}
+	began, machine, used := time.Now(), machineTime(), read()
 	return func() Cost {
-		now := times(pids)
+		now := read()
 		maps.DeleteFunc(now, func(name string, _ time.Duration) bool { _, ok := used[name]; return !ok })
 		for name := range now {
 			now[name] -= used[name]
 		}
 		return Cost{Of: now, Machine: machineTime() - machine, Wall: time.Since(began)}
 	}
+}
+
+// ownTime is the CPU time of this process without its children.
+func ownTime() time.Duration {
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		return 0
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }

@@ -5,6 +5,9 @@ import (
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/onceledger/onceledger/internal/postgres"
 )
 
 // Ledger is a recount of the database.
@@ -56,6 +59,11 @@ func (r *Rig) CountLedger(ctx context.Context) (Ledger, error) {
 		return Ledger{}, fmt.Errorf("recount balances: %w", err)
 	}
 	return l, nil
+}
+
+// Open connects to the current database as a worker does.
+func (r *Rig) Open(ctx context.Context) (*pgxpool.Pool, error) {
+	return postgres.Open(ctx, r.database, postgres.Worker)
 }
 
 // CountTransfers counts the transfers alone.

@@ -128,6 +128,7 @@ func (a *auditor) bookkeeping() []part {
 	return []part{
 		{"check transfers", a.posting},
 		{"check operations", a.operations},
+		{"check refunds", a.refunds},
 		{"check balances", a.balances},
 		{"check totals", a.totals},
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 
@@ -155,6 +157,39 @@ func (a *auditor) untransferred(ctx context.Context, after, upTo string) error {
 		return fmt.Errorf("compare operations: %w", err)
 	}
 	return nil
+}
+
+// refunds checks that no more is given back of an operation than its amount.
+func (a *auditor) refunds(ctx context.Context) error {
+	for after := ""; ; {
+		found, err := a.Pool.Query(ctx, `
+			SELECT DISTINCT refunds
+			FROM operations
+			WHERE refunds > $1
+			ORDER BY refunds
+			LIMIT $2`, after, pageRows)
+		if err != nil {
+			return fmt.Errorf("page refunds: %w", err)
+		}
+		keys, err := pgx.CollectRows(found, pgx.RowTo[string])
+		if err != nil {
+			return fmt.Errorf("page refunds: %w", err)
+		}
+		if len(keys) == 0 {
+			return nil
+		}
+		over, err := ledger.OverRefunds(ctx, a.Pool, keys)
+		if err != nil {
+			return err
+		}
+		for _, key := range slices.Sorted(maps.Keys(over)) {
+			a.report.add(Finding{
+				Kind: OverRefunded, Operation: key,
+				Detail: fmt.Sprintf("%d (minor units) are given back of this operation, which is less, in another asset or not there", over[key]),
+			})
+		}
+		after = keys[len(keys)-1]
+	}
 }
 
 // accountsPage is how many accounts one statement adds up.

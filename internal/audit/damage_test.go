@@ -134,6 +134,16 @@ func TestDamageIsFound(t *testing.T) {
 			want:   []audit.Kind{audit.NoTransfer},
 		},
 		{
+			name: "more is given back than was paid",
+			damage: []string{
+				`INSERT INTO operations (key, event_no, debit, credit, asset, amount, refunds) SELECT 'back', event_no, credit, debit, asset, 501, key FROM operations`,
+				`INSERT INTO transfers (event_no, n, operation, debit, credit, asset, amount) SELECT event_no, 1, key, debit, credit, asset, amount FROM operations WHERE key = 'back'`,
+				`UPDATE accounts a SET debits_posted = debits_posted + o.amount FROM operations o WHERE o.key = 'back' AND a.name = o.debit`,
+				`UPDATE accounts a SET credits_posted = credits_posted + o.amount FROM operations o WHERE o.key = 'back' AND a.name = o.credit`,
+			},
+			want: []audit.Kind{audit.OverRefunded},
+		},
+		{
 			name:   "a transfer was reversed and its operation still says that it is posted",
 			damage: []string{reverse + ` WHERE n = 0`, `UPDATE accounts SET debits_posted = 500, credits_posted = 500`},
 			want:   []audit.Kind{audit.NoTransfer},

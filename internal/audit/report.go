@@ -123,6 +123,9 @@ const (
 	NoEvent Kind = "transfer_without_event"
 	// WrongReversal: a transfer that takes another back differs from it.
 	WrongReversal Kind = "wrong_reversal"
+	// OverRefunded: more of an operation is given back than its amount, or in
+	// another asset.
+	OverRefunded Kind = "over_refunded"
 	// NothingPosted: an applied event has no transfer.
 	NothingPosted Kind = "applied_without_transfer"
 

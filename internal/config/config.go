@@ -240,7 +240,8 @@ type Rule struct {
 // Transfer holds one transfer's CEL expressions.
 type Transfer struct {
 	Debit, Credit, Amount, Asset, Operation Text
-	// Parent is optional: the operation that this one is about.
-	Parent Text
-	Pos    Pos
+	// Parent is optional: the operation that this one is about. Refunds, in its
+	// place, is the one of which it gives back a part.
+	Parent, Refunds Text
+	Pos             Pos
 }

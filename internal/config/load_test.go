@@ -94,6 +94,7 @@ func TestLoadReadsEveryKey(t *testing.T) {
 	require.Len(t, stripe.Rules[0].Transfers, 1)
 	require.Equal(t, "minor(body.data.object.amount)", stripe.Rules[0].Transfers[0].Amount.Value)
 	require.Equal(t, `op("order", body.data.object.order)`, stripe.Rules[0].Transfers[0].Parent.Value)
+	require.Equal(t, `op("order", body.data.object.order)`, stripe.Rules[0].Transfers[0].Refunds.Value)
 	require.Equal(t, "true", stripe.Rules[1].When.Value)
 	require.Empty(t, stripe.Rules[1].Transfers)
 

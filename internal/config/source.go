@@ -241,5 +241,6 @@ func transferKeys(t *Transfer, at Pos) keys {
 		"asset":     expression(&t.Asset).require(),
 		"operation": expression(&t.Operation).require(),
 		"parent":    expression(&t.Parent),
+		"refunds":   expression(&t.Refunds),
 	}
 }

@@ -89,6 +89,7 @@ var guarded = []string{
 	`UPDATE events SET decided_at = now() WHERE state = 'completed'`,
 	`UPDATE operations SET amount = 1`,
 	`UPDATE operations SET event_no = 2`,
+	`UPDATE operations SET refunds = 'other'`,
 	`DELETE FROM operations`,
 	`UPDATE accounts SET debits_posted = debits_posted - 1 WHERE debits_posted > 0`,
 	`UPDATE accounts SET credits_posted = 0`,

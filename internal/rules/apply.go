@@ -78,7 +78,10 @@ func fold(posted []ledger.Transfer, next ledger.Transfer) ([]ledger.Transfer, *r
 		switch {
 		case t.Operation != next.Operation:
 		case t.Same(next):
-			posted[i].Parent = cmp.Or(t.Parent, next.Parent)
+			if next.Refund && !t.Refund {
+				t.Parent = "" // what is given back says more than what it is about
+			}
+			posted[i].Parent, posted[i].Refund = cmp.Or(t.Parent, next.Parent), t.Refund || next.Refund
 			return posted, nil
 		default:
 			return nil, refuse(dlq.OperationConflict, "two transfers of one event have the operation %q but not the same content", next.Operation)

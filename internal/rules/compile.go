@@ -86,12 +86,7 @@ func (c *compiler) transfer(t config.Transfer, path string) transfer {
 				"with other decimals than ISO 4217; write two transfers")
 		}
 	}
-	if t.Parent.Value != "" || t.Parent.Pos != (config.Pos{}) {
-		compiled.parent = c.expression(t.Parent, t.Pos, path+".parent", operationWanted)
-		if strings.TrimSpace(t.Parent.Value) == strings.TrimSpace(t.Operation.Value) {
-			c.fault(t.Parent.Pos, path+".parent", "is the operation itself; name what must be posted before it")
-		}
-	}
+	c.parent(t, path, &compiled)
 	if debit, ok := compiled.debit.constant(); ok {
 		if credit, ok := compiled.credit.constant(); ok && debit == credit {
 			c.fault(t.Credit.Pos, path+".credit", "is the debit account, too: %q", debit)
@@ -101,6 +96,27 @@ func (c *compiler) transfer(t config.Transfer, path string) transfer {
 	outer.merge(c.all)
 	c.all = outer
 	return compiled
+}
+
+// parent compiles what a transfer is about, and whether it gives a part of that back.
+func (c *compiler) parent(t config.Transfer, path string, compiled *transfer) {
+	written := func(t config.Text) bool { return t.Value != "" || t.Pos != (config.Pos{}) }
+	about, key := t.Parent, ".parent"
+	if written(t.Refunds) {
+		if written(t.Parent) {
+			c.fault(t.Refunds.Pos, path+".refunds", "says what parent says, too: leave parent out")
+			return
+		}
+		about, key = t.Refunds, ".refunds"
+		compiled.refund = true
+	}
+	if !written(about) {
+		return
+	}
+	compiled.parent = c.expression(about, t.Pos, path+key, operationWanted)
+	if strings.TrimSpace(about.Value) == strings.TrimSpace(t.Operation.Value) {
+		c.fault(about.Pos, path+key, "is the operation itself; name what must be posted before it")
+	}
 }
 
 // expression compiles t; nil after a fault. owner is where it is missing.

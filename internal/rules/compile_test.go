@@ -48,6 +48,13 @@ func TestCompileReportsFaultsAtTheirPlace(t *testing.T) {
 			"rules[0].transfers[0].parent", stands, "is missing"},
 		"parent is the operation": {func(s *config.Source) { s.Rules[0].Transfers[0].Parent = s.Rules[0].Transfers[0].Operation },
 			"rules[0].transfers[0].parent", stands, "is the operation itself"},
+		"refunds is text": {func(s *config.Source) { s.Rules[0].Transfers[0].Refunds = text(`"ch_1"`) },
+			"rules[0].transfers[0].refunds", stands, "is of type string, not operation; use op(...)"},
+		"refunds is the operation": {func(s *config.Source) { s.Rules[0].Transfers[0].Refunds = s.Rules[0].Transfers[0].Operation },
+			"rules[0].transfers[0].refunds", stands, "is the operation itself"},
+		"refunds and parent": {func(s *config.Source) {
+			s.Rules[0].Transfers[0].Refunds, s.Rules[0].Transfers[0].Parent = text(`op("a", "b")`), text(`op("a", "b")`)
+		}, "rules[0].transfers[0].refunds", stands, "leave parent out"},
 		"same account": {func(s *config.Source) { s.Rules[0].Transfers[0].Credit = text(`"world"`) },
 			"rules[0].transfers[0].credit", stands, "is the debit account, too"},
 		"operation is text": {func(s *config.Source) { s.Rules[0].Transfers[0].Operation = text(`"charge:" + body.id`) },

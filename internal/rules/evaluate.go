@@ -183,6 +183,7 @@ func (s *Set) post(t *transfer, f *facts) (*ledger.Transfer, *refusal) {
 	}
 	if t.parent != nil {
 		posted.Parent, refused = s.operation(t.parent, f)
+		posted.Refund = t.refund
 	}
 	return posted, refused
 }

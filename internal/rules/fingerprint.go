@@ -87,6 +87,9 @@ func (s *Set) hash() int64 {
 			if t.Parent.Value != "" { // rules without parents keep their version
 				texts = append(texts, t.Parent.Value)
 			}
+			if t.Refunds.Value != "" {
+				texts = append(texts, "refunds", t.Refunds.Value)
+			}
 			h = appendList(h, texts)
 		}
 	}

@@ -87,8 +87,10 @@ type transfer struct {
 	// counted is set where the amount is in the provider's minor units, and not
 	// made of major ones.
 	counted bool
-	// parent is nil where the transfer is about no other.
+	// parent is nil where the transfer is about no other; refund: it gives a part
+	// of that back.
 	parent *expression
+	refund bool
 }
 
 // Compile checks and compiles every expression of src. It returns all faults at

@@ -229,6 +229,19 @@ func TestDecideNamesParents(t *testing.T) {
 		require.ErrorContains(t, d.Err, "sources.stripe.rules[0].transfers[0].parent (7:11)")
 	}
 
+	require.False(t, d.Transfers[0].Refund)
+	back := r
+	back.Transfers = []config.Transfer{r.Transfers[0]}
+	back.Transfers[0].Parent, back.Transfers[0].Refunds = config.Text{}, r.Transfers[0].Parent
+	for _, both := range [][]config.Rule{{back}, {r, back}, {back, r}} {
+		d := compile(t, stripeSource(both...), stripe).Decide(stripeEvent(stripeBody(`"amount":10,"currency":"eur","charge":"ch_9"`)))
+		require.NoError(t, d.Err)
+		require.Len(t, d.Transfers, 1)
+		require.Equal(t, "6:stripe,0:,4:live,6:charge,4:ch_9,", d.Transfers[0].Parent)
+		require.True(t, d.Transfers[0].Refund)
+	}
+	require.NotEqual(t, set.Version(), compile(t, stripeSource(back), stripe).Version())
+
 	// Two rules of one event may name one operation, of which one knows no parent.
 	without := r
 	without.Transfers = []config.Transfer{r.Transfers[0]}

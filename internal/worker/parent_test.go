@@ -56,6 +56,40 @@ func TestRefundWaitsForItsPayment(t *testing.T) {
 	require.Empty(t, s.letters())
 }
 
+// Cases 21 and 37.
+func TestRefundsBeyondTheirPaymentAreParked(t *testing.T) {
+	s := newSystem(t, strings.Replace(family, "parent:", "refunds:", 1))
+	s.start()
+	s.publish(payment("evt_1", "p1", "bank", "wallet:1", 3000), payment("evt_2", "p2", "bank", "wallet:1", 1000))
+	s.settled()
+	s.publish(refund("evt_a", "r1", "p1", 500), refund("evt_b", "r2", "p1", 500), refund("evt_a2", "r1", "p1", 500)) // equal ones, and a repeat
+	s.publish(refund("evt_c", "r3", "p2", 700), refund("evt_d", "r4", "p2", 700))
+	s.settled()
+	require.EqualValues(t, 4000-500-500-700, s.balance("wallet:1"))
+	letters := s.letters()
+	require.Len(t, letters, 1)
+	require.Equal(t, dlq.OverRefund, letters[0].Reason)
+	require.EqualValues(t, 3, s.balance("fees"), "that of what is parked is not posted")
+
+	s.publish(refund("evt_e", "r5", "p2", 300))
+	require.Equal(t, dedupe.Applied, s.decided("evt_e", dedupe.Completed).Outcome, "what is parked takes nothing")
+	s.settled()
+	s.redriveAll()
+	s.settled()
+	require.Len(t, s.letters(), 1, "it does not fit yet")
+
+	// Case 35: a refund that failed is undone, in a posting of its own, and what was
+	// parked fits then.
+	failed := event("evt_f", `{"id":"evt_f","type":"refunded","payment":"r3 failed","of":"r3","from":"bank","to":"wallet:1","amount":700}`)
+	failed.Type = "refunded"
+	s.publish(failed)
+	require.Equal(t, dedupe.Applied, s.decided("evt_f", dedupe.Completed).Outcome)
+	s.redriveAll()
+	s.settled()
+	require.Empty(t, s.letters())
+	require.EqualValues(t, 4000-500-500-300-700, s.balance("wallet:1"))
+}
+
 func TestRefundOfNothingIsParked(t *testing.T) {
 	s := newSystem(t, family)
 	s.start()

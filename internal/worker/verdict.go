@@ -87,6 +87,8 @@ func refusal(err error) dlq.Reason {
 		return dlq.AccountClosed
 	case errors.Is(err, ledger.ErrMissingParent):
 		return dlq.MissingParent
+	case errors.Is(err, ledger.ErrOverRefund):
+		return dlq.OverRefund
 	case errors.Is(err, ledger.ErrAmountOverflow):
 		return dlq.AmountOverflow
 	}

@@ -19,6 +19,7 @@ type Batch struct {
 	limits   func(account string) (Limit, bool)
 	ops      map[string]*operation
 	parents  parents
+	refunds  refunds
 	accounts map[accountKey]*account
 }
 
@@ -70,6 +71,7 @@ func NewBatch(limits func(account string) (Limit, bool), postings []*Posting) *B
 				b.ops[t.Operation] = &operation{key: t.Operation, claimed: t, event: p.EventNo}
 			}
 			b.parents.name(t.Parent)
+			b.refunds.name(t)
 			b.open(accountKey{t.Debit, t.Asset})
 			b.open(accountKey{t.Credit, t.Asset})
 		}
@@ -91,11 +93,12 @@ func (b *Batch) open(k accountKey) {
 	b.accounts[k] = a
 }
 
-// Reserve queues the first round trip: operations, their parents, limited
-// accounts, then a look at the others.
+// Reserve queues the first round trip: operations, their parents, what is given
+// back, limited accounts, then a look at the others.
 func (b *Batch) Reserve(q *pgx.Batch) {
 	b.reserveOperations(q, sortedKeys(b.ops))
 	b.parents.read(q)
+	b.lockRefunded(q)
 	b.lockAccounts(q)
 	b.readStates(q)
 }
@@ -111,17 +114,18 @@ func (b *Batch) reserveOperations(q *pgx.Batch, keys []string) {
 	n := len(keys)
 	events, amounts := make([]int64, n), make([]int64, n)
 	debits, credits, assets := make([]string, n), make([]string, n), make([]string, n)
+	refunds := make([]*string, n)
 	for i, key := range keys {
 		op := b.ops[key]
-		events[i], amounts[i] = op.event, op.claimed.Amount
+		events[i], amounts[i], refunds[i] = op.event, op.claimed.Amount, op.claimed.refunds()
 		debits[i], credits[i], assets[i] = op.claimed.Debit, op.claimed.Credit, op.claimed.Asset
 	}
 	q.Queue(`
-		INSERT INTO operations (key, event_no, debit, credit, asset, amount)
+		INSERT INTO operations (key, event_no, debit, credit, asset, amount, refunds)
 		SELECT *
-		FROM unnest($1::text[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::bigint[])
+		FROM unnest($1::text[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::text[])
 		ON CONFLICT (key) DO NOTHING
-		RETURNING key`, keys, events, debits, credits, assets, amounts).Query(func(found pgx.Rows) error {
+		RETURNING key`, keys, events, debits, credits, assets, amounts, refunds).Query(func(found pgx.Rows) error {
 		reserved, err := pgx.CollectRows(found, pgx.RowTo[string])
 		if err != nil {
 			return fmt.Errorf("reserve operations: %w", err)
@@ -191,9 +195,13 @@ func (b *Batch) Skip(p *Posting) {
 
 // Decide says of every posting whether it is posted, in the order of the stream,
 // but parents before their children. It reads the operations that others have
-// posted, if there are any: one more round trip.
+// posted, if there are any, and the refunds of others, if there are any here: one
+// more round trip each.
 func (b *Batch) Decide(ctx context.Context, tx Querier) error {
 	if err := b.readPosted(ctx, tx); err != nil {
+		return err
+	}
+	if err := b.readRefunds(ctx, tx); err != nil {
 		return err
 	}
 	for _, p := range b.postings {
@@ -262,7 +270,11 @@ func (b *Batch) decide(p *Posting) ([]Transfer, error) {
 	if child, ok := b.orphan(fresh); ok {
 		return nil, b.await(p, child)
 	}
+	if err := b.giveBack(fresh); err != nil {
+		return nil, err
+	}
 	if err := b.book(fresh); err != nil {
+		b.count(fresh, fresh, -1)
 		return nil, err
 	}
 	for _, t := range fresh {

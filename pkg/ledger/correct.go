@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 
@@ -47,15 +48,17 @@ type Correction struct {
 // with an error, nothing, if the caller rolls back then. The caller holds the
 // rows of its events, so that nobody corrects them at the same time.
 //
-// Errors: ErrOperationConflict, ErrMissingParent, ErrInsufficientFunds, ErrAccountUnknown, ErrAccountFrozen,
-// ErrAccountClosed, ErrAmountOverflow, ErrRace, ErrTransfers, ErrDamaged, and those of the database.
+// Errors: ErrOperationConflict, ErrMissingParent, ErrOverRefund, ErrInsufficientFunds, ErrAccountUnknown,
+// ErrAccountFrozen, ErrAccountClosed, ErrAmountOverflow, ErrRace, ErrTransfers, ErrDamaged, and those of the
+// database.
 func Correct(ctx context.Context, tx pgx.Tx, limits func(account string) (Limit, bool), c *Correction) error {
+	c.Reversed, c.Posted, c.Overdrawn = nil, nil, nil // it may be tried again
 	enforced := limits
 	if c.Overdraw {
 		limits = recorded(limits)
 	}
 	x := &correction{Correction: c, enforced: enforced, batch: NewBatch(limits, []*Posting{{EventNo: c.EventNo, Transfers: c.Transfers}})}
-	for _, step := range []func(context.Context, pgx.Tx) error{x.lock, x.takeBack, x.settle, x.write} {
+	for _, step := range []func(context.Context, pgx.Tx) error{x.lock, x.takeBack, x.settle, x.write, x.checkRefunds} {
 		if err := step(ctx, tx); err != nil {
 			return fmt.Errorf("correct event %d: %w", c.EventNo, err)
 		}
@@ -104,10 +107,13 @@ func (x *correction) lock(ctx context.Context, tx pgx.Tx) error {
 	for _, e := range x.standing {
 		keys = append(keys, e.Operation)
 	}
+	keys = append(keys, slices.Collect(maps.Keys(x.batch.refunds))...)
 	found, err := tx.Query(ctx, `
 		SELECT key, event_no, debit, credit, asset, amount
 		FROM operations
 		WHERE key = ANY($1)
+		   OR key IN (SELECT refunds FROM operations WHERE key = ANY($1))
+		   OR key IN (SELECT p.refunds FROM operations o JOIN operations p ON p.key = o.refunds WHERE o.key = ANY($1))
 		ORDER BY key
 		FOR UPDATE`, keys)
 	if err != nil {
@@ -271,8 +277,8 @@ func (x *correction) write(ctx context.Context, tx pgx.Tx) error {
 		if !x.batch.ops[t.Operation].reserved {
 			q.Queue(`
 				UPDATE operations
-				SET event_no = $2, debit = $3, credit = $4, asset = $5, amount = $6
-				WHERE key = $1`, t.Operation, x.EventNo, t.Debit, t.Credit, t.Asset, t.Amount)
+				SET event_no = $2, debit = $3, credit = $4, asset = $5, amount = $6, refunds = $7
+				WHERE key = $1`, t.Operation, x.EventNo, t.Debit, t.Credit, t.Asset, t.Amount, t.refunds())
 		}
 		insert(x.EventNo, t, nil)
 	}
@@ -285,6 +291,20 @@ func (x *correction) write(ctx context.Context, tx pgx.Tx) error {
 	}
 	if err := tx.SendBatch(ctx, &q).Close(); err != nil {
 		return fmt.Errorf("write correction: %w", err)
+	}
+	return nil
+}
+
+// checkRefunds refuses what leaves an operation with more refunds than its amount:
+// a new refund, an original that is less, or gone, or the end of an undoing. It
+// looks at what stands now; the caller rolls back.
+func (x *correction) checkRefunds(ctx context.Context, tx pgx.Tx) error {
+	over, err := OverRefunds(ctx, tx, append(slices.Collect(maps.Keys(x.held)), sortedKeys(x.batch.ops)...))
+	if err != nil {
+		return err
+	}
+	for _, key := range slices.Sorted(maps.Keys(over)) {
+		return fmt.Errorf("%w: %s, of which %d would be given back", ErrOverRefund, key, over[key])
 	}
 	return nil
 }

@@ -35,6 +35,9 @@ var (
 	// ErrMissingParent means that a transfer is about an operation that is not
 	// posted; it may pass later.
 	ErrMissingParent = errors.New("the parent operation is not posted")
+	// ErrOverRefund means that the refunds of an operation would exceed its amount,
+	// or are in another asset.
+	ErrOverRefund = errors.New("the refunds would exceed what they are of")
 	// ErrAccountUnknown means that the account has to be opened first, and is not;
 	// it may pass later.
 	ErrAccountUnknown = errors.New("the account is not open")
@@ -65,14 +68,18 @@ type Transfer struct {
 	// refund; empty for none. It must be posted first, which is all it says so
 	// far: it is not stored, and no part of the content (see Same).
 	Parent string
+	// Refund says that this transfer gives back a part of Parent: all of those
+	// together, at most its amount, in its asset.
+	Refund bool
 }
 
 // Same reports whether two transfers are the same money: operation, accounts,
-// asset and amount. Parent is left out: it says when a transfer may be posted,
-// not what it moves, so that rules which learn of parents later make no
+// asset and amount. Parent and Refund are left out: they say when a transfer may
+// be posted, not what it moves, so that rules which learn of parents later make no
 // conflicts with what they posted before.
 func (t Transfer) Same(o Transfer) bool {
 	t.Parent, o.Parent = "", ""
+	t.Refund, o.Refund = false, false
 	return t == o
 }
 
@@ -90,8 +97,8 @@ type Posting struct {
 	// recorded, and Frozen those it moved although they are frozen. Set by Post.
 	Overdrawn, Frozen []string
 	// Err is why the posting was refused: ErrOperationConflict, ErrMissingParent,
-	// ErrInsufficientFunds, ErrAccountUnknown, ErrAccountFrozen, ErrAccountClosed or
-	// ErrAmountOverflow. Set by Decide.
+	// ErrOverRefund, ErrInsufficientFunds, ErrAccountUnknown, ErrAccountFrozen,
+	// ErrAccountClosed or ErrAmountOverflow. Set by Decide.
 	Err error
 }
 
