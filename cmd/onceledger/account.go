@@ -24,14 +24,17 @@ const defaultEntries = 50
 const timeForms = "2024-05-01T10:00:00Z, 2024-05-01 (its beginning, in UTC), or how long ago, as in 24h"
 
 func newAccount(s *operator.Session) *cobra.Command {
-	cmd := group("account", "Show accounts, balances, statements and the trial balance",
-		newAccountList(s), newAccountBalance(s), newAccountStatement(s), newAccountTrialBalance(s))
-	cmd.PersistentFlags().BoolVar(&s.CSV, "csv", false, "print CSV with a header (RFC 4180)")
+	read := []*cobra.Command{newAccountList(s), newAccountBalance(s), newAccountStatement(s), newAccountTrialBalance(s)}
+	for _, cmd := range read {
+		cmd.Flags().BoolVar(&s.CSV, "csv", false, "print CSV with a header (RFC 4180)")
+	}
+	cmd := group("account", "Show accounts, balances, statements and the trial balance; open, freeze and close accounts", read...)
+	cmd.AddCommand(newAccountOpen(s), newAccountFreeze(s), newAccountUnfreeze(s), newAccountClose(s), newAccountSet(s))
 	return cmd
 }
 
 func newAccountList(s *operator.Session) *cobra.Command {
-	var asset string
+	var asset, state string
 	cmd := &cobra.Command{
 		Use:   "list [PREFIX]",
 		Short: "List accounts with their balances",
@@ -44,10 +47,11 @@ func newAccountList(s *operator.Session) *cobra.Command {
 			if len(args) > 0 {
 				prefix = args[0]
 			}
-			return operator.ListAccounts(cmd.Context(), s, prefix, asset)
+			return operator.ListAccounts(cmd.Context(), s, prefix, asset, state)
 		},
 	}
 	cmd.Flags().StringVar(&asset, "asset", "", "only accounts in the asset `CODE`")
+	cmd.Flags().StringVar(&state, "state", "", "only accounts in this `STATE`: open, frozen or closed")
 	return cmd
 }
 
@@ -56,8 +60,9 @@ func newAccountBalance(s *operator.Session) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "balance ACCOUNT",
 		Short: "Show the balance of an account in each of its assets, now or at any time",
-		Long: `Shows one account, a line for each of its assets. With --at, what it had before
-that instant: --at 2024-06-01 is the end of May.
+		Long: `Shows one account, a line for each of its assets, its metadata, and what was done
+to it by hand. With --at, what it had before that instant: --at 2024-06-01 is the
+end of May.
 
 ` + balanceHelp + "\n\n" + instantHelp,
 		Example: `  onceledger account balance wallet:cus_1

@@ -13,8 +13,6 @@ package catalog
 
 import (
 	"errors"
-	"slices"
-	"strings"
 
 	"github.com/onceledger/onceledger/internal/config"
 	"github.com/onceledger/onceledger/internal/fetch"
@@ -31,8 +29,8 @@ type Catalog struct {
 	Assets *ledger.Assets
 	// Sources are found by their names.
 	Sources map[string]*Source
-
-	accounts []config.Account // longest match first
+	// Accounts are found by their names.
+	*Accounts
 }
 
 // Source is one webhook endpoint: its provider's Verify, Events, Ack and the
@@ -59,8 +57,9 @@ func Load(path string, env func(string) (string, bool)) (*Catalog, error) {
 		Config:   cfg,
 		Assets:   assets(cfg.Assets),
 		Sources:  make(map[string]*Source, len(cfg.Sources)),
-		accounts: slices.Clone(cfg.Accounts),
+		Accounts: NewAccounts(cfg),
 	}
+	faults = append(faults, unknownAssets(cfg, c.Assets)...)
 	for _, src := range cfg.Sources {
 		source, found := compile(src, c.Assets, faults)
 		if src.Fetch != nil && !settingsAtFault(src, faults) {
@@ -77,41 +76,7 @@ func Load(path string, env func(string) (string, bool)) (*Catalog, error) {
 	if len(faults) > 0 {
 		return nil, faults.In(path)
 	}
-	slices.SortStableFunc(c.accounts, func(a, b config.Account) int {
-		return specificity(b) - specificity(a)
-	})
 	return c, nil
-}
-
-// AccountRule returns the declaration whose match fits name: the account's own
-// name before patterns, and of these the longest. It reports false where the
-// account has no declaration, and so no limit.
-func (c *Catalog) AccountRule(name string) (config.Account, bool) {
-	for _, account := range c.accounts {
-		prefix, pattern := strings.CutSuffix(account.Match.Value, "*")
-		if name == prefix || pattern && strings.HasPrefix(name, prefix) {
-			return account, true
-		}
-	}
-	return config.Account{}, false
-}
-
-// Limit tells the ledger which accounts are bounded, and how.
-func (c *Catalog) Limit(account string) (ledger.Limit, bool) {
-	rule, ok := c.AccountRule(account)
-	if !ok || rule.Limit == "" {
-		return ledger.Limit{}, false
-	}
-	return ledger.Limit{Rule: ledger.LimitRule(rule.Limit), Enforce: rule.Policy == "enforce"}, true
-}
-
-// specificity orders matches: "a:b" before "a:b*" before "a:*" before "*".
-func specificity(a config.Account) int {
-	prefix, pattern := strings.CutSuffix(a.Match.Value, "*")
-	if pattern {
-		return 2 * len(prefix)
-	}
-	return 2*len(prefix) + 1
 }
 
 // assets returns ISO 4217 and those of the declarations that are sound; the

@@ -14,6 +14,8 @@ import (
 	"github.com/onceledger/onceledger/internal/config"
 	"github.com/onceledger/onceledger/internal/rules"
 	"github.com/onceledger/onceledger/pkg/dlq"
+	"github.com/onceledger/onceledger/pkg/envelope"
+	"github.com/onceledger/onceledger/pkg/ledger"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -112,6 +114,94 @@ accounts:
 	require.NoError(t, err)
 	_, ok := cat.AccountRule("wallet")
 	require.False(t, ok)
+}
+
+const twoSources = `
+sources:
+  one: {provider: stripe, secret: long-enough}
+  two: {provider: stripe, secret: long-enough}
+accounts:
+`
+
+// {source} is the name of each source, whichever of them an event is of: an account
+// has one declaration.
+func TestMarksStandForEverySource(t *testing.T) {
+	t.Parallel()
+	cat, err := load(t, twoSources+`
+  - {match: "clearing:{source}"}
+  - {match: "clearing:two", limit: debits_must_not_exceed_credits, policy: record}
+  - {match: "clearing:{source}:*"}
+  - {match: "clearing:one:*", limit: debits_must_not_exceed_credits, policy: enforce}
+  - {match: "clearing:*"}
+  - {match: "{source}-{source}"}
+`)
+	require.NoError(t, err)
+	for name, want := range map[string]string{
+		"clearing:one": "clearing:{source}", "clearing:two": "clearing:two", "clearing:three": "clearing:*",
+		"clearing:one:fees": "clearing:one:*", "clearing:two:fees": "clearing:{source}:*", "clearing:three:fees": "clearing:*",
+		"clearing:{source}": "clearing:*", "one-one": "{source}-{source}", "one-two": "",
+	} {
+		rule, ok := cat.AccountRule(name)
+		require.Equal(t, want != "", ok, name)
+		require.Equal(t, want, rule.Match.Value, name)
+	}
+}
+
+func TestWhichAccountsOpenByThemselves(t *testing.T) {
+	t.Parallel()
+	for policy, want := range map[string]struct{ wallet, clearing, other bool }{
+		"open": {}, "declared": {other: true}, "explicit": {wallet: true, clearing: true, other: true},
+	} {
+		cat, err := load(t, "accounts_policy: "+policy+twoSources+`
+  - {match: "wallet:*", limit: debits_must_not_exceed_credits, policy: enforce}
+  - {match: "clearing:{source}"}
+`)
+		require.NoError(t, err)
+		limit, bounded := cat.Limit("wallet:1")
+		require.True(t, bounded)
+		require.Equal(t, ledger.Limit{Rule: ledger.DebitsMustNotExceedCredits, Enforce: true, Explicit: want.wallet}, limit, policy)
+		for name, explicit := range map[string]bool{"clearing:one": want.clearing, "clearing:none": want.other} {
+			limit, bounded = cat.Limit(name)
+			require.Equal(t, explicit, bounded, policy)
+			require.Equal(t, ledger.Limit{Explicit: explicit}, limit, "%s: %s", policy, name)
+		}
+	}
+}
+
+// An event that would move an account in an asset that is not its own keeps its
+// meaning, so that it is compared as ever, and moves nothing.
+func TestAssetsOfAccounts(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(example)
+	require.NoError(t, err)
+	decide := func(asset string) rules.Decision {
+		path := filepath.Join(t.TempDir(), "onceledger.yaml")
+		require.NoError(t, os.WriteFile(path, []byte(strings.Replace(string(text), "accounts:\n", "accounts:\n"+asset, 1)), 0o600))
+		cat, err := catalog.Load(path, exampleEnv())
+		require.NoError(t, err)
+		d, version := cat.Decide(&envelope.Event{Source: "stripe", ID: "evt_1", Type: "charge.succeeded", Mode: "live", ContentType: "application/json",
+			Data: []byte(`{"data":{"object":{"id":"ch_1","customer":"cus_1","amount":1999,"currency":"usd"}}}`)})
+		require.NotZero(t, version)
+		return d
+	}
+	free := decide("")
+	require.Len(t, free.Transfers, 1)
+	for _, allowed := range []string{
+		"  - {match: 'wallet:cus_1', asset: USD}\n", "  - {match: 'wallet:cus_*', asset: [EUR, USD]}\n", "  - {match: 'wallet:cus_2', asset: EUR}\n",
+		"  - {match: 'wallet:cus_1'}\n  - {match: 'wallet:cus_*', asset: EUR}\n",
+	} {
+		require.Equal(t, free, decide(allowed), allowed)
+	}
+	for refused, why := range map[string]string{
+		"  - {match: 'wallet:cus_1', asset: EUR}\n":                  "account wallet:cus_1 takes EUR alone, by its declaration wallet:cus_1, and no USD",
+		"  - {match: '{source}:receivable', asset: [EUR, POINTS]}\n": "account stripe:receivable takes EUR, POINTS alone, by its declaration {source}:receivable, and no USD",
+	} {
+		d := decide(refused)
+		require.Empty(t, d.Transfers)
+		require.Equal(t, dlq.CurrencyMismatch, d.Parked)
+		require.EqualError(t, d.Err, why)
+		require.Equal(t, free.Fingerprint, d.Fingerprint)
+	}
 }
 
 // The rules know what the provider says of its events: its spelling of

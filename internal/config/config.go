@@ -44,7 +44,11 @@ type Config struct {
 	Retry    Retry
 	Assets   []Asset
 	Accounts []Account
-	Sources  []Source
+	// AccountsPolicy says which accounts open with their first transfer: "open" (all,
+	// default), "declared" (those that an item of Accounts matches) or "explicit"
+	// (none). The others wait for an operator.
+	AccountsPolicy string
+	Sources        []Source
 
 	places map[string]Pos
 }
@@ -141,10 +145,16 @@ type Asset struct {
 	Exponent int
 }
 
-// Account declares the limit of the accounts whose name matches Match.
+// SourceMark in an account's match stands for the name of each source.
+const SourceMark = "{source}"
+
+// Account declares what the accounts whose name matches Match may do.
 type Account struct {
-	// Match is an account name; one trailing * matches any rest.
+	// Match is an account name; one trailing * matches any rest, and SourceMark the
+	// name of any source.
 	Match Text
+	// Assets are the only ones that these accounts are moved in; none: any.
+	Assets []Text
 	// Limit is "debits_must_not_exceed_credits", "credits_must_not_exceed_debits" or empty.
 	Limit string
 	// Policy is "enforce" (a spend is refused) or "record" (a fact is posted and

@@ -16,6 +16,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/goccy/go-yaml/ast"
 )
@@ -105,12 +106,19 @@ func (c *Config) finish(r *reader) {
 	for i, asset := range c.Assets {
 		repeated(r, codes, asset.Code, fmt.Sprintf("assets[%d].code", i))
 	}
-	matches := map[string]Pos{}
+	matches, filledIn := map[string]Pos{}, 0
 	for i, account := range c.Accounts {
 		path := fmt.Sprintf("accounts[%d]", i)
 		repeated(r, matches, account.Match, path+".match")
 		if (account.Limit == "") != (account.Policy == "") {
 			r.fault(account.Match.Pos, path, "limit and policy belong together; give both or neither")
+		}
+		if strings.Contains(account.Match.Value, SourceMark) {
+			filledIn += len(c.Sources)
+		}
+		if filledIn > maxAccounts {
+			r.fault(account.Match.Pos, path+".match", "with the names of %d sources these are more than %d accounts", len(c.Sources), maxAccounts)
+			break
 		}
 	}
 	for i := range c.Sources {

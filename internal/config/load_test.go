@@ -1,8 +1,10 @@
 package config_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -73,6 +75,9 @@ func TestLoadReadsEveryKey(t *testing.T) {
 	require.Equal(t, "debits_must_not_exceed_credits", cfg.Accounts[0].Limit)
 	require.Equal(t, "enforce", cfg.Accounts[0].Policy)
 	require.Empty(t, cfg.Accounts[1].Limit)
+	require.Equal(t, []string{"EUR"}, values(cfg.Accounts[0].Assets))
+	require.Equal(t, []string{"EUR", "GEMS"}, values(cfg.Accounts[1].Assets))
+	require.Equal(t, "declared", cfg.AccountsPolicy)
 
 	require.Len(t, cfg.Sources, 2)
 	stripe, shop := cfg.Sources[0], cfg.Sources[1]
@@ -117,6 +122,13 @@ func TestLoadReadsEveryKey(t *testing.T) {
 	require.Equal(t, "1", shop.Rules[0].Transfers[0].Amount.Value)
 }
 
+func values(texts []config.Text) (values []string) {
+	for _, t := range texts {
+		values = append(values, t.Value)
+	}
+	return values
+}
+
 func TestAnEmptyFileIsTheDefaults(t *testing.T) {
 	t.Parallel()
 	for _, yaml := range []string{"", "# nothing\n", "---\n", "sources:\nreceiver:\n", "\ufeffsources: {}\n"} {
@@ -126,8 +138,26 @@ func TestAnEmptyFileIsTheDefaults(t *testing.T) {
 		require.Equal(t, config.Worker{Admin: "127.0.0.1:9081", AckWait: 30 * time.Second}, cfg.Worker)
 		require.Equal(t, config.NATS{URL: "nats://127.0.0.1:4222", Replicas: 1, EventsMaxBytes: 8 << 30, DLQMaxBytes: 2 << 30}, cfg.NATS)
 		require.Equal(t, config.Retry{Attempts: 10, Age: 24 * time.Hour, Base: time.Second, Cap: 10 * time.Minute}, cfg.Retry)
+		require.Equal(t, "open", cfg.AccountsPolicy)
 		require.Empty(t, cfg.Sources)
 	}
+}
+
+// A mark stands for each source, so that a few of them can mean many accounts.
+func TestMarksOfSourcesAreBounded(t *testing.T) {
+	t.Parallel()
+	var yaml strings.Builder
+	yaml.WriteString("accounts:\n")
+	for i := range 11 {
+		fmt.Fprintf(&yaml, "  - match: \"%d:{source}\"\n", i)
+	}
+	yaml.WriteString("sources:\n")
+	for i := range 1000 {
+		fmt.Fprintf(&yaml, "  s%d: {provider: x, secret: long-enough}\n", i)
+	}
+	require.Equal(t, []string{"12:13: accounts[10].match: with the names of 1000 sources these are more than 10000 accounts"},
+		faults(t, yaml.String(), env()))
+	require.Empty(t, faults(t, strings.Replace(yaml.String(), `"10:{source}"`, "ten", 1), env()))
 }
 
 func TestRequireNamesWhatIsMissing(t *testing.T) {

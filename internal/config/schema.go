@@ -5,6 +5,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/goccy/go-yaml/ast"
+
 	"github.com/onceledger/onceledger/pkg/ledger"
 )
 
@@ -31,6 +33,8 @@ func defaults() *Config {
 		NATS:     NATS{URL: "nats://127.0.0.1:4222", Replicas: 1, EventsMaxBytes: 8 << 30, DLQMaxBytes: 2 << 30},
 		Alerts:   Alerts{Network: "public"},
 		Retry:    Retry{Attempts: 10, Age: 24 * time.Hour, Base: time.Second, Cap: 10 * time.Minute},
+
+		AccountsPolicy: "open",
 	}
 }
 
@@ -76,10 +80,11 @@ func fileKeys(c *Config) keys {
 			"secret":  setting("ALERTS_SECRET", true, checkAlertSecret, func(s string) { c.Alerts.Secret = NewSecret(s) }),
 			"network": oneOf(&c.Alerts.Network, "public", "private"),
 		}),
-		"retry":    retry(&c.Retry),
-		"assets":   items(&c.Assets, maxAssets, assetKeys),
-		"accounts": items(&c.Accounts, maxAccounts, accountKeys),
-		"sources":  sources(&c.Sources),
+		"retry":           retry(&c.Retry),
+		"assets":          items(&c.Assets, maxAssets, assetKeys),
+		"accounts":        items(&c.Accounts, maxAccounts, accountKeys),
+		"accounts_policy": oneOf(&c.AccountsPolicy, "open", "declared", "explicit"),
+		"sources":         sources(&c.Sources),
 	}
 }
 
@@ -140,12 +145,41 @@ func accountKeys(a *Account, _ Pos) keys {
 		if name, _ := strings.CutSuffix(a.Match.Value, "*"); strings.Contains(name, "*") {
 			r.fault(a.Match.Pos, v.path, "%q has a * before its end; one * may stand last", a.Match.Value)
 		}
+		if strings.ContainsAny(strings.ReplaceAll(a.Match.Value, SourceMark, ""), "{}") {
+			r.fault(a.Match.Pos, v.path, "%q has a brace; only %s may stand in braces", a.Match.Value, SourceMark)
+		}
 	}
 	return keys{
 		"match":  match.require(),
+		"asset":  assetCodes(&a.Assets),
 		"limit":  oneOf(&a.Limit, "debits_must_not_exceed_credits", "credits_must_not_exceed_debits"),
 		"policy": oneOf(&a.Policy, "enforce", "record"),
 	}
+}
+
+// assetCodes is one text, or a list of different ones.
+func assetCodes(target *[]Text) field {
+	return field{read: func(r *reader, v value) {
+		seen := map[string]Pos{}
+		add := func(v value) {
+			if t, ok := r.text(v, false); ok {
+				repeated(r, seen, t, v.path)
+				*target = append(*target, t)
+			}
+		}
+		resolved, ok := r.resolve(v)
+		if _, many := resolved.node.(*ast.SequenceNode); !ok || !many {
+			if ok {
+				add(v)
+			}
+			return
+		}
+		faults := len(r.faults)
+		r.list(v, maxPaths, add)
+		if len(*target) == 0 && len(r.faults) == faults {
+			r.fault(v.at, v.path, "is empty; leave it out where any asset will do")
+		}
+	}}
 }
 
 func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }

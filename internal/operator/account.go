@@ -27,6 +27,11 @@ type Account struct {
 	Policy         string    `json:"policy,omitempty"`
 	Overdrawn      bool      `json:"overdrawn"`
 	Opened         time.Time `json:"opened_at"`
+	// State is open, frozen or closed; Metadata what operators have noted.
+	State    string            `json:"state"`
+	Metadata map[string]string `json:"metadata,omitempty"`
+	// History is what they did to the account; of a single one.
+	History []Action `json:"history,omitempty"`
 }
 
 func accountOf(a *ledger.Account) *Account {
@@ -34,7 +39,7 @@ func accountOf(a *ledger.Account) *Account {
 		Account: a.Name, Asset: a.Code, Exponent: a.Exponent, Balance: a.Balance(),
 		DebitsPosted: a.DebitsPosted, CreditsPosted: a.CreditsPosted,
 		DebitsPending: a.DebitsPending, CreditsPending: a.CreditsPending,
-		Overdrawn: a.Overdrawn(), Opened: a.Opened.UTC(),
+		Overdrawn: a.Overdrawn(), Opened: a.Opened.UTC(), State: string(a.State), Metadata: a.Metadata,
 	}
 	if a.Limit != nil {
 		out.Limit, out.Policy = string(a.Limit.Rule), "record"
@@ -46,24 +51,24 @@ func accountOf(a *ledger.Account) *Account {
 }
 
 var accountForm = form{
-	columns: []string{"ACCOUNT", "ASSET", "BALANCE", "DEBITS", "CREDITS", "LIMIT"},
+	columns: []string{"ACCOUNT", "ASSET", "BALANCE", "DEBITS", "CREDITS", "LIMIT", "STATE"},
 	numbers: []int{2, 3, 4},
 	header: []string{
 		"account", "asset", "exponent", "balance_minor", "debits_posted_minor", "credits_posted_minor", "debits_pending_minor", "credits_pending_minor",
-		"balance", "debits_posted", "credits_posted", "debits_pending", "credits_pending", "limit", "policy", "overdrawn", "opened_at",
+		"balance", "debits_posted", "credits_posted", "debits_pending", "credits_pending", "limit", "policy", "overdrawn", "opened_at", "state",
 	},
 }
 
 func (a *Account) major(minor int64) string { return ledger.FormatMinor(minor, a.Exponent) }
 
 func (a *Account) cells() []string {
-	return []string{a.Account, a.Asset, a.major(a.Balance), a.major(a.DebitsPosted), a.major(a.CreditsPosted), a.limit()}
+	return []string{a.Account, a.Asset, a.major(a.Balance), a.major(a.DebitsPosted), a.major(a.CreditsPosted), a.limit(), a.State}
 }
 
 func (a *Account) record() []string {
 	moved := []int64{a.Balance, a.DebitsPosted, a.CreditsPosted, a.DebitsPending, a.CreditsPending}
 	record := append([]string{outside(a.Account), a.Asset, strconv.Itoa(a.Exponent)}, amounts(moved, a.Exponent)...)
-	return append(record, a.Limit, a.Policy, strconv.FormatBool(a.Overdrawn), stamp(a.Opened))
+	return append(record, a.Limit, a.Policy, strconv.FormatBool(a.Overdrawn), stamp(a.Opened), a.State)
 }
 
 // amounts writes amounts in minor units, then the same in major ones.
@@ -88,8 +93,11 @@ func (a *Account) limit() string {
 }
 
 // ListAccounts prints the accounts whose name begins with prefix, in one asset
-// or all.
-func ListAccounts(ctx context.Context, s *Session, prefix, asset string) error {
+// or all, and in one state or any.
+func ListAccounts(ctx context.Context, s *Session, prefix, asset, state string) error {
+	if err := checkState(state); err != nil {
+		return err
+	}
 	out, err := newLines(s, accountForm)
 	if err != nil {
 		return err
@@ -99,13 +107,18 @@ func ListAccounts(ctx context.Context, s *Session, prefix, asset string) error {
 		return err
 	}
 	defer pool.Close()
-	filter := ledger.AccountFilter{Prefix: prefix, Asset: asset, Limit: accountsPage}
+	filter := ledger.AccountFilter{Prefix: prefix, Asset: asset, State: ledger.State(state), Limit: accountsPage}
 	for {
 		page, err := ledger.Accounts(ctx, pool, filter)
 		if err != nil {
 			return err
 		}
-		if err := printAccounts(out, page); err != nil {
+		for _, a := range page {
+			if err := out.print(accountOf(a)); err != nil {
+				return err
+			}
+		}
+		if err := out.flush(); err != nil {
 			return err
 		}
 		if len(page) < accountsPage {
@@ -115,18 +128,9 @@ func ListAccounts(ctx context.Context, s *Session, prefix, asset string) error {
 		filter.AfterName, filter.AfterAsset = last.Name, last.Code
 	}
 	if out.n == 0 && out.table() {
-		fmt.Fprintln(s.Out, "no accounts: they open with their first transfer")
+		fmt.Fprintln(s.Out, "no such accounts: they open with their first transfer, or with onceledger account open")
 	}
 	return nil
-}
-
-func printAccounts(out *lines, accounts []*ledger.Account) error {
-	for _, a := range accounts {
-		if err := out.print(accountOf(a)); err != nil {
-			return err
-		}
-	}
-	return out.flush()
 }
 
 // ShowBalance prints one account in all its assets, as it is or, at an instant,
@@ -151,9 +155,23 @@ func ShowBalance(ctx context.Context, s *Session, name string, at time.Time) err
 	if len(accounts) == 0 {
 		return noAccount(name)
 	}
-	return printAccounts(out, accounts)
+	history, err := readHistory(ctx, pool, name)
+	if err != nil {
+		return err
+	}
+	for _, a := range accounts {
+		account := accountOf(a)
+		account.History = actionsOn(history, account.Asset)
+		if err := out.print(account); err != nil {
+			return err
+		}
+	}
+	if err := out.flush(); err != nil || !out.table() {
+		return err
+	}
+	return s.printNotes(accounts, history)
 }
 
 func noAccount(name string) error {
-	return fmt.Errorf("account %s is not there: accounts open with their first transfer; see: onceledger account list", name)
+	return fmt.Errorf("account %s is not there: accounts open with their first transfer, or with onceledger account open; see: onceledger account list", name)
 }

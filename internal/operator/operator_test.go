@@ -45,9 +45,9 @@ func TestCommands(t *testing.T) {
 	s.golden("event_ignored", func(ctx context.Context, o *operator.Session) error {
 		return operator.ShowEvent(ctx, o, "shop", "evt_4")
 	})
-	s.golden("accounts", func(ctx context.Context, o *operator.Session) error { return operator.ListAccounts(ctx, o, "", "") })
+	s.golden("accounts", func(ctx context.Context, o *operator.Session) error { return operator.ListAccounts(ctx, o, "", "", "") })
 	s.golden("accounts_purse", func(ctx context.Context, o *operator.Session) error {
-		return operator.ListAccounts(ctx, o, "purse:", "EUR")
+		return operator.ListAccounts(ctx, o, "purse:", "EUR", "open")
 	})
 	s.golden("balance", func(ctx context.Context, o *operator.Session) error {
 		return operator.ShowBalance(ctx, o, "purse:a", time.Time{})
@@ -204,7 +204,7 @@ func TestSessionFindsTheSystem(t *testing.T) {
 	s := newSystem(t)
 	list := func(session *operator.Session) error {
 		session.Out = &bytes.Buffer{}
-		return operator.ListAccounts(t.Context(), session, "", "")
+		return operator.ListAccounts(t.Context(), session, "", "", "")
 	}
 	empty := func(string) (string, bool) { return "", false }
 

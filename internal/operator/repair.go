@@ -221,6 +221,8 @@ func hinted(err error) error {
 	switch {
 	case errors.Is(err, ledger.ErrInsufficientFunds):
 		return fmt.Errorf("%w\nnothing was done; add --overdraw to post it all the same: the account is then past its limit", err)
+	case errors.Is(err, ledger.ErrAccountFrozen):
+		return fmt.Errorf("%w\nnothing was done; unfreeze the account for as long as it takes: onceledger account unfreeze NAME", err)
 	case errors.Is(err, ledger.ErrOperationConflict):
 		return fmt.Errorf("%w\nnothing was done; correct that event first, or discard one of the two", err)
 	case errors.Is(err, dedupe.ErrState):

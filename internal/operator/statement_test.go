@@ -119,7 +119,7 @@ func TestBooks(t *testing.T) {
 			"choose one with":      statementOf(operator.StatementQuery{Account: "purse:a"}),
 			"do not go together": func(ctx context.Context, o *operator.Session) error {
 				o.CSV, o.JSON = true, true
-				return operator.ListAccounts(ctx, o, "", "")
+				return operator.ListAccounts(ctx, o, "", "", "")
 			},
 			"is not a cursor, as in": statementOf(operator.StatementQuery{Account: "purse:a", After: "1.99999"}),
 		} {
@@ -241,7 +241,7 @@ func TestACSVHoldsNoFormulas(t *testing.T) {
 	_, err = conn.Exec(t.Context(), `UPDATE accounts SET credits_posted = credits_posted + 4 WHERE name = 'purse:a'`)
 	require.NoError(t, err)
 	for _, run := range []command{
-		func(ctx context.Context, o *operator.Session) error { return operator.ListAccounts(ctx, o, "", "") },
+		func(ctx context.Context, o *operator.Session) error { return operator.ListAccounts(ctx, o, "", "", "") },
 		balanceAt("=HYPERLINK(\"http://x\",\"y\")", time.Time{}), balanceAt("+1", day(5, 1)),
 		statementOf(operator.StatementQuery{Account: "purse:a"}), statementOf(operator.StatementQuery{Account: "@SUM(A1)"}),
 		trialBalance(time.Time{}, "", true), trialBalance(time.Time{}, "", false),

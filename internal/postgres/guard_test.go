@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
 	"github.com/onceledger/onceledger/internal/postgres"
@@ -44,10 +45,12 @@ func book(t *testing.T) string {
 		`INSERT INTO accounts (name, asset, debits_posted, balance_limit, limit_policy) VALUES ('a', 'EUR', 5, 'debits_must_not_exceed_credits', 'record')`,
 		`INSERT INTO accounts (name, asset, credits_posted) VALUES ('b', 'EUR', 5)`,
 		`INSERT INTO accounts (name, asset, credits_posted, debits_posted, balance_limit, limit_policy) VALUES ('c', 'EUR', 5, 5, 'debits_must_not_exceed_credits', 'enforce')`,
+		`INSERT INTO accounts (name, asset) VALUES ('shut', 'EUR')`,
 	} {
 		_, err := worker.Exec(t.Context(), statement)
 		require.NoError(t, err, statement)
 	}
+	pgtest.Exec(t, url, `UPDATE accounts SET state = 'closed' WHERE name = 'shut'`)
 	return url
 }
 
@@ -73,6 +76,9 @@ var rewriting = []string{
 	`TRUNCATE operations`,
 	`UPDATE accounts SET name = 'z'`,
 	`UPDATE accounts SET asset = 'USD'`,
+	`UPDATE accounts SET state = 'open' WHERE name = 'shut'`,
+	`UPDATE accounts SET state = 'frozen' WHERE name = 'shut'`,
+	`UPDATE accounts SET state = 'closed' WHERE name = 'a'`, // it is not empty
 }
 
 // Statements that the worker's role may say, and the guards refuse.
@@ -93,6 +99,15 @@ var guarded = []string{
 // Statements that only rights stop: the owner of the database may do them.
 var administering = []string{
 	`UPDATE accounts SET opened_at = now()`,
+	`UPDATE accounts SET state = 'frozen' WHERE name = 'a'`,
+	`UPDATE accounts SET state = 'closed' WHERE name = 'c'`,
+	`UPDATE accounts SET metadata = '{"owner":"me"}'`,
+	`INSERT INTO accounts (name, asset, state) VALUES ('z', 'EUR', 'frozen')`,
+	`INSERT INTO accounts (name, asset, metadata) VALUES ('z', 'EUR', '{}')`,
+	`INSERT INTO accounts (name, asset, opened_at) VALUES ('z', 'EUR', now())`,
+	`INSERT INTO accounts (name, asset) VALUES ('a', 'EUR') ON CONFLICT (name, asset) DO UPDATE SET state = 'open'`,
+	`ALTER TABLE accounts DISABLE TRIGGER accounts_state`,
+	`DROP INDEX accounts_not_open`,
 	`UPDATE assets SET exponent = 3`,
 	`DELETE FROM assets`,
 	`ALTER TABLE transfers DISABLE TRIGGER ALL`,
@@ -204,6 +219,41 @@ func TestOnlyTheReversingTransactionChangesAnOperation(t *testing.T) {
 	}
 }
 
+// A state binds whoever writes: the worker's role and the owner, in any session.
+func TestAStateHoldsForEveryStatement(t *testing.T) {
+	t.Parallel()
+	url := book(t)
+	pgtest.Exec(t, url, `UPDATE accounts SET state = 'frozen' WHERE name IN ('a', 'b', 'c')`)
+	silent := pgtest.With(t, url, "session_replication_role", "replica")
+	for outcome, pool := range map[string]*pgxpool.Pool{
+		"the worker's role": pgtest.Open(t, url, postgres.Worker),
+		"the owner":         pgtest.Open(t, url, postgres.Owner),
+		"the owner in a session that switches triggers off": pgtest.Open(t, silent, postgres.Owner),
+	} {
+		for _, statement := range []string{
+			`UPDATE accounts SET credits_posted = credits_posted + 1 WHERE name = 'a'`, // what its limit does not bound
+			`UPDATE accounts SET credits_pending = 1 WHERE name = 'a'`,
+			`UPDATE accounts SET debits_posted = debits_posted + 1, credits_posted = credits_posted + 1 WHERE name = 'a'`,
+			`UPDATE accounts SET debits_posted = debits_posted + 1 WHERE name = 'b'`,
+			`UPDATE accounts SET credits_posted = credits_posted + 1 WHERE name = 'b'`,
+			`UPDATE accounts SET credits_posted = credits_posted + 1 WHERE name = 'c'`,
+			`UPDATE accounts SET debits_posted = 1, credits_posted = 1 WHERE name = 'shut'`,
+			`INSERT INTO accounts (name, asset, credits_posted) VALUES ('b', 'EUR', 1)
+			 ON CONFLICT (name, asset) DO UPDATE SET credits_posted = accounts.credits_posted + 1`,
+		} {
+			_, err := pool.Exec(t.Context(), statement)
+			require.Error(t, err, "%s: %s", outcome, statement)
+			requireState(t, err, "40001") // serialization_failure: whoever looked before it was frozen looks again
+		}
+		_, err := pool.Exec(t.Context(), `UPDATE accounts SET debits_posted = debits_posted + 1, debits_pending = 1 WHERE name = 'a'`)
+		require.NoError(t, err, "%s: a fact passes, by a limit that records", outcome)
+		_, err = pool.Exec(t.Context(), `UPDATE accounts SET debits_pending = 0 WHERE name = 'a'`)
+		require.NoError(t, err, "%s: what eases a hold passes", outcome)
+	}
+	_, err := pgtest.Open(t, url, postgres.Owner).Exec(t.Context(), `UPDATE accounts SET state = 'asleep' WHERE name = 'a'`)
+	requireState(t, err, "23514")
+}
+
 func TestTheWorkersRoleMayDoItsWork(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Open(t, book(t), postgres.Worker)
@@ -211,7 +261,9 @@ func TestTheWorkersRoleMayDoItsWork(t *testing.T) {
 		`SELECT * FROM events, transfers, operations, accounts, assets`,
 		`SELECT * FROM accounts FOR NO KEY UPDATE`,
 		`SELECT * FROM events FOR NO KEY UPDATE`,
-		`UPDATE accounts SET debits_posted = debits_posted + 1, credits_posted = credits_posted + 1`,
+		`UPDATE accounts SET debits_posted = debits_posted + 1, credits_posted = credits_posted + 1 WHERE state = 'open'`,
+		`INSERT INTO accounts (name, asset, debits_posted, credits_posted, debits_pending, credits_pending, balance_limit, limit_policy)
+		 VALUES ('new', 'EUR', 1, 1, 1, 1, 'credits_must_not_exceed_debits', 'record')`,
 		`UPDATE events SET state = 'completed', outcome = 'ignored', reason = NULL WHERE state = 'failed'`,
 		`UPDATE events SET attempts = 1, first_failed_at = now(), next_try_at = now() WHERE state = 'pending'`,
 		`SELECT nextval('event_numbers')`,

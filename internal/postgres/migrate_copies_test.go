@@ -19,6 +19,7 @@ func TestMigrateKeepsCopies(t *testing.T) {
 		`DROP TABLE audit_copies`,
 		`ALTER TABLE audit_open ADD COLUMN copy_seq bigint NOT NULL DEFAULT 0`,
 		`ALTER TABLE audit_marks DROP COLUMN acknowledged, DROP COLUMN acknowledged_at, DROP COLUMN closed`,
+		`DROP INDEX actions_account`,
 		`DELETE FROM postgres_migrations WHERE version_id >= 4`,
 		`INSERT INTO audit_open (stream_created, seq, source, event_id, body_hash, stored_at, redrive, copy_seq)
 		 SELECT '2024-05-01', n, 'shop', id, sha256('body'), now(), false, sent

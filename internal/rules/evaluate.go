@@ -116,6 +116,14 @@ func (x *expression) account(f *facts) (string, *refusal) {
 	return "", x.refuse(refuse(dlq.RuleError, "the account is %s, not text", describe(v)))
 }
 
+// CheckAccount returns why no rule can name this account.
+func CheckAccount(name string) error {
+	if refused := checkAccount(name); refused != nil {
+		return refused
+	}
+	return nil
+}
+
 // checkAccount refuses names that cannot be stored or that an empty id has
 // made: all customers without an id would share "customer:".
 func checkAccount(name string) *refusal {

@@ -119,9 +119,6 @@ func (l *loop) begin(ctx context.Context, it *item) error {
 	if err := tx.Commit(ctx); err != nil {
 		return fmt.Errorf("commit: %w", err)
 	}
-	if it.posting != nil {
-		l.w.reportOverdrawn(it.posting.Overdrawn)
-	}
 	settle()
 	return nil
 }
@@ -200,6 +197,9 @@ func (l *loop) try(ctx context.Context, it *item, cause error) error {
 	}
 	if err := tx.Commit(ctx); err != nil {
 		return fmt.Errorf("commit: %w", err)
+	}
+	if it.posting != nil {
+		l.w.reportFacts(it.posting.Overdrawn, it.posting.Frozen)
 	}
 	it.ended()
 	it.settle()

@@ -139,7 +139,7 @@ func (l *loop) transact(ctx context.Context, items []*item) error {
 	if err := commitWith(ctx, conn, &second); err != nil {
 		return err
 	}
-	l.w.reportOverdrawn(book.Overdrawn())
+	l.w.reportFacts(book.Overdrawn(), book.Frozen())
 	for _, it := range items {
 		if reserved.New(it.row.No) {
 			it.ended()
@@ -236,12 +236,16 @@ func (it *item) judge(row *dedupe.Row) {
 	}
 }
 
-// reportOverdrawn tells a person of accounts that a fact took past a limit which
-// is only recorded.
-func (w *worker) reportOverdrawn(accounts []string) {
-	for _, name := range accounts {
+// reportFacts tells a person of accounts that a fact took past a limit which is
+// only recorded, or moved although they are frozen.
+func (w *worker) reportFacts(overdrawn, frozen []string) {
+	for _, name := range overdrawn {
 		w.metrics.overdrawn.Inc()
 		w.sampled.Warn().Str(telemetry.KeyAccount, name).Msg("account is overdrawn: a fact was posted past its limit")
+	}
+	for _, name := range frozen {
+		w.metrics.frozen.Inc()
+		w.sampled.Warn().Str(telemetry.KeyAccount, name).Msg("account is frozen: a fact was posted all the same")
 	}
 }
 

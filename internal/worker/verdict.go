@@ -79,6 +79,12 @@ func Refusal(err error) dlq.Reason {
 		return dlq.OperationConflict
 	case errors.Is(err, ledger.ErrInsufficientFunds):
 		return dlq.InsufficientFunds
+	case errors.Is(err, ledger.ErrAccountUnknown):
+		return dlq.AccountUnknown
+	case errors.Is(err, ledger.ErrAccountFrozen):
+		return dlq.AccountFrozen
+	case errors.Is(err, ledger.ErrAccountClosed):
+		return dlq.AccountClosed
 	case errors.Is(err, ledger.ErrMissingParent):
 		return dlq.MissingParent
 	case errors.Is(err, ledger.ErrOverRefund):

@@ -31,6 +31,13 @@ const (
 	VerbCorrect    Verb = "correct"
 	VerbReplay     Verb = "replay"
 
+	// The actions on accounts: their detail is an AccountChange.
+	VerbOpenAccount     Verb = "account_open"
+	VerbFreezeAccount   Verb = "account_freeze"
+	VerbUnfreezeAccount Verb = "account_unfreeze"
+	VerbCloseAccount    Verb = "account_close"
+	VerbSetAccount      Verb = "account_set"
+
 	// VerbAcknowledge concerns no single event: a person has taken note of
 	// messages that are gone.
 	VerbAcknowledge Verb = "acknowledge"
@@ -50,6 +57,14 @@ type Action struct {
 	// At and EventNo are set on reading.
 	At      time.Time
 	EventNo int64
+}
+
+// AccountChange is the detail of an action on an account.
+type AccountChange struct {
+	Account string `json:"account"`
+	Asset   string `json:"asset"`
+	// Metadata is what was set; an empty value was removed.
+	Metadata map[string]string `json:"metadata,omitempty"`
 }
 
 // Record writes an action into the caller's transaction; no is the event's
@@ -96,6 +111,29 @@ func ActionsOn(ctx context.Context, q Querier, numbers []int64) (map[int64][]Act
 		FROM actions
 		WHERE event_no = ANY($1)
 		ORDER BY event_no, no`, numbers)
+	actions, err := collectActions(found, err)
+	if err != nil {
+		return nil, err
+	}
+	byNo := map[int64][]Action{}
+	for _, a := range actions {
+		byNo[a.EventNo] = append(byNo[a.EventNo], a)
+	}
+	return byNo, nil
+}
+
+// AccountActions returns what was done to an account in all its assets, oldest
+// first. Their details are AccountChanges, as JSON.
+func AccountActions(ctx context.Context, q Querier, account string) ([]Action, error) {
+	found, err := q.Query(ctx, `
+		SELECT actor, verb, note, detail, at, COALESCE(event_no, 0)
+		FROM actions
+		WHERE detail ? 'account' AND detail ->> 'account' = $1
+		ORDER BY no`, account)
+	return collectActions(found, err)
+}
+
+func collectActions(found pgx.Rows, err error) ([]Action, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read actions: %w", err)
 	}
@@ -110,9 +148,5 @@ func ActionsOn(ctx context.Context, q Querier, numbers []int64) (map[int64][]Act
 	if err != nil {
 		return nil, fmt.Errorf("read actions: %w", err)
 	}
-	byNo := map[int64][]Action{}
-	for _, a := range actions {
-		byNo[a.EventNo] = append(byNo[a.EventNo], a)
-	}
-	return byNo, nil
+	return actions, nil
 }

@@ -35,6 +35,8 @@ const (
 
 	OperationConflict Reason = "operation_conflict"
 	AccountUnknown    Reason = "account_unknown"
+	AccountFrozen     Reason = "account_frozen"
+	AccountClosed     Reason = "account_closed"
 	InsufficientFunds Reason = "insufficient_funds"
 	MissingParent     Reason = "missing_parent"
 	OverRefund        Reason = "over_refund"
@@ -81,10 +83,12 @@ var infos = map[Reason]Info{
 	AmountOverflow:   {Hint: "the amount or a balance does not fit 64 bits; compare with the provider's dashboard"},
 	AmountMismatch:   {Hint: "the amount is not the expected one; compare with the provider's dashboard"},
 	CurrencyUnknown:  {Compensable: true, Hint: "the asset is neither an ISO 4217 code nor declared under assets:; declare it, then redrive"},
-	CurrencyMismatch: {Hint: "the currency is not the expected one; compare with the provider's dashboard"},
+	CurrencyMismatch: {Hint: "the currency is not the expected one; compare with the provider's dashboard, or let the account's declaration name it, then redrive"},
 
 	OperationConflict: {Hint: "this operation was posted with another amount, asset or account; compare both events"},
 	AccountUnknown:    {Compensable: true, Hint: "the account is not open; open it, then redrive"},
+	AccountFrozen:     {Compensable: true, Hint: "the account is frozen; find out why, unfreeze it, then redrive"},
+	AccountClosed:     {Hint: "the account is closed for good; let the rule name another one, then redrive"},
 	InsufficientFunds: {Transient: true, Compensable: true, Hint: "the account's limit refused the debit; fund it, then redrive"},
 	MissingParent:     {Transient: true, Compensable: true, Hint: "the transfer this one refers to has not arrived; find it, then redrive"},
 	OverRefund:        {Hint: "the reversals would exceed the original amount; compare them with the provider's dashboard"},

@@ -39,7 +39,12 @@ type operation struct {
 
 // account is one account of the batch with what the batch adds to it.
 type account struct {
-	limit   *Limit
+	limit *Limit
+	// explicit accounts are not opened by a posting.
+	explicit bool
+	// state is empty where no row was found, and where only those are looked for
+	// that are not open.
+	state   State
 	debits  int64 // as locked; zero for an account without limit
 	credits int64
 	pending struct{ debits, credits int64 }
@@ -80,18 +85,22 @@ func (b *Batch) open(k accountKey) {
 	}
 	a := &account{}
 	if limit, ok := b.limits(k.name); ok {
-		a.limit = &limit
+		a.explicit = limit.Explicit
+		if limit.Rule != "" {
+			a.limit = &limit
+		}
 	}
 	b.accounts[k] = a
 }
 
 // Reserve queues the first round trip: operations, their parents, what is given
-// back, then limited accounts.
+// back, limited accounts, then a look at the others.
 func (b *Batch) Reserve(q *pgx.Batch) {
 	b.reserveOperations(q, sortedKeys(b.ops))
 	b.parents.read(q)
 	b.lockRefunded(q)
 	b.lockAccounts(q)
+	b.readStates(q)
 }
 
 func sortedKeys(ops map[string]*operation) []string {
@@ -128,8 +137,8 @@ func (b *Batch) reserveOperations(q *pgx.Batch, keys []string) {
 	})
 }
 
-// lockAccounts opens and locks every limited account of the batch, credited
-// ones too: a lock taken here must never be waited for in the second trip.
+// lockAccounts opens, where it may, and locks every limited account of the batch,
+// credited ones too: a lock taken here must never be waited for in the second trip.
 func (b *Batch) lockAccounts(q *pgx.Batch) {
 	var keys []accountKey
 	for k, a := range b.accounts {
@@ -143,31 +152,35 @@ func (b *Batch) lockAccounts(q *pgx.Batch) {
 	slices.SortFunc(keys, accountKey.compare)
 	n := len(keys)
 	names, assets, rules, policies := make([]string, n), make([]string, n), make([]string, n), make([]string, n)
+	explicit := make([]bool, n)
 	for i, k := range keys {
 		limit := b.accounts[k].limit
 		names[i], assets[i], rules[i], policies[i] = k.name, k.asset, string(limit.Rule), limit.policy()
+		explicit[i] = limit.Explicit
 	}
 	q.Queue(`
 		INSERT INTO accounts (name, asset, balance_limit, limit_policy)
-		SELECT *
-		FROM unnest($1::text[], $2::text[], $3::text[], $4::text[])
-		ON CONFLICT (name, asset) DO NOTHING`, names, assets, rules, policies)
+		SELECT name, asset, rule, policy
+		FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bool[]) AS k (name, asset, rule, policy, explicit)
+		WHERE NOT explicit
+		ON CONFLICT (name, asset) DO NOTHING`, names, assets, rules, policies, explicit)
 	// A statement of its own: the wait inside the one above does not refresh
 	// that statement's snapshot.
 	q.Queue(`
-		SELECT a.name, a.asset, a.debits_posted, a.credits_posted, a.debits_pending, a.credits_pending
+		SELECT a.name, a.asset, a.state, a.debits_posted, a.credits_posted, a.debits_pending, a.credits_pending
 		FROM unnest($1::text[], $2::text[]) AS k (name, asset)
 		JOIN accounts a USING (name, asset)
 		ORDER BY a.name, a.asset
 		FOR NO KEY UPDATE OF a`, names, assets).Query(func(found pgx.Rows) error {
 		for found.Next() {
 			var k accountKey
+			var state State
 			var debits, credits, debitsPending, creditsPending int64
-			if err := found.Scan(&k.name, &k.asset, &debits, &credits, &debitsPending, &creditsPending); err != nil {
+			if err := found.Scan(&k.name, &k.asset, &state, &debits, &credits, &debitsPending, &creditsPending); err != nil {
 				return fmt.Errorf("lock accounts: %w", err)
 			}
 			a := b.accounts[k]
-			a.debits, a.credits = debits, credits
+			a.state, a.debits, a.credits = state, debits, credits
 			a.pending.debits, a.pending.credits = debitsPending, creditsPending
 		}
 		return found.Err()
@@ -328,12 +341,12 @@ func grow(sum *int64, amount int64) bool {
 	return true
 }
 
-// check says whether what came on top of was still keeps the account's limit.
-// Money that only eases the bounded side is never refused, even on an account
+// check says whether the account may take what came on top of was, and still keeps
+// its limit. Money that only eases the bounded side is never refused, even on an account
 // that was over its limit before it had one.
 func (a *account) check(k accountKey, was delta) error {
-	if a.limit == nil {
-		return nil
+	if err := a.admit(k, was); err != nil || a.limit == nil {
+		return err
 	}
 	debits, credits := a.debits, a.credits
 	if !grow(&debits, a.add.debits) || !grow(&credits, a.add.credits) {

@@ -41,7 +41,7 @@ func blocked(t testing.TB, pool *pgxpool.Pool, holder pgx.Tx) {
 	}, 10*time.Second, 5*time.Millisecond)
 }
 
-// Eight goroutines spend from two wallets by way of hot accounts, new accounts
+// Sixteen connections spend from two wallets by way of hot accounts, new accounts
 // and operations that others report too, in random order. The database's own
 // check of the limit is dropped: the locks alone have to hold it.
 func TestConcurrentBatchesSpendEveryCentOnce(t *testing.T) {
@@ -49,14 +49,16 @@ func TestConcurrentBatchesSpendEveryCentOnce(t *testing.T) {
 	url := pgtest.Migrated(t, stack.DatabaseURL)
 	pgtest.Exec(t, url, `DROP TRIGGER accounts_limit ON accounts`)
 	pool := pgtest.Open(t, url, postgres.Worker)
-	const funds, rounds, size = 600, 15, 20
+	pools := []*pgxpool.Pool{pool, pgtest.Open(t, url, postgres.Worker)} // of eight connections each
+	const funds, rounds, size = 600, 10, 20
 	mustPost(t, pool, event(move("fund1", "world", "wallet1", funds)), event(move("fund2", "world", "wallet2", funds)))
 
 	var refused, posted atomic.Int64
 	var group errgroup.Group
-	for worker := range uint64(8) {
+	for worker := range uint64(16) {
 		group.Go(func() error {
 			random := rand.New(rand.NewPCG(worker, 3))
+			pool := pools[worker%2]
 			for round := range rounds {
 				var batch []*ledger.Posting
 				for n := range size {
@@ -88,6 +90,10 @@ func TestConcurrentBatchesSpendEveryCentOnce(t *testing.T) {
 		})
 	}
 	require.NoError(t, group.Wait())
+	for _, p := range pools {
+		require.EqualValues(t, 8, p.Stat().MaxConns())
+		require.EqualValues(t, 8, p.Stat().TotalConns(), "each was used")
+	}
 	b := requireBooks(t, pool)
 	requireSound(t, b)
 	require.Positive(t, refused.Load())

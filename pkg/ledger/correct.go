@@ -48,8 +48,9 @@ type Correction struct {
 // with an error, nothing, if the caller rolls back then. The caller holds the
 // rows of its events, so that nobody corrects them at the same time.
 //
-// Errors: ErrOperationConflict, ErrMissingParent, ErrOverRefund, ErrInsufficientFunds, ErrAmountOverflow,
-// ErrRace, ErrTransfers, ErrDamaged, and those of the database.
+// Errors: ErrOperationConflict, ErrMissingParent, ErrOverRefund, ErrInsufficientFunds, ErrAccountUnknown,
+// ErrAccountFrozen, ErrAccountClosed, ErrAmountOverflow, ErrRace, ErrTransfers, ErrDamaged, and those of the
+// database.
 func Correct(ctx context.Context, tx pgx.Tx, limits func(account string) (Limit, bool), c *Correction) error {
 	c.Reversed, c.Posted, c.Overdrawn = nil, nil, nil // it may be tried again
 	enforced := limits
@@ -220,7 +221,7 @@ func damaged(e *Entry) error {
 	return fmt.Errorf("%w: operation %s of event %d", ErrDamaged, e.Operation, e.EventNo)
 }
 
-// settle locks the accounts that are bounded and books everything at once: what
+// settle locks the accounts that are bounded, looks at the others, and books everything at once: what
 // is taken back may be what the new transfers need.
 func (x *correction) settle(ctx context.Context, tx pgx.Tx) error {
 	moves := make([]Transfer, 0, len(x.Reversed)+len(x.Posted))
@@ -234,6 +235,7 @@ func (x *correction) settle(ctx context.Context, tx pgx.Tx) error {
 	}
 	var lock pgx.Batch
 	x.batch.lockAccounts(&lock)
+	x.batch.readStates(&lock)
 	if lock.Len() > 0 {
 		if err := tx.SendBatch(ctx, &lock).Close(); err != nil {
 			return fmt.Errorf("lock accounts: %w", err)

@@ -38,6 +38,13 @@ var (
 	// ErrOverRefund means that the refunds of an operation would exceed its amount,
 	// or are in another asset.
 	ErrOverRefund = errors.New("the refunds would exceed what they are of")
+	// ErrAccountUnknown means that the account has to be opened first, and is not;
+	// it may pass later.
+	ErrAccountUnknown = errors.New("the account is not open")
+	// ErrAccountFrozen means that the account is frozen; it may pass later.
+	ErrAccountFrozen = errors.New("the account is frozen")
+	// ErrAccountClosed means that the account is closed for good.
+	ErrAccountClosed = errors.New("the account is closed")
 	// ErrRace means that an operation was neither free nor there; try the
 	// transaction again.
 	ErrRace = errors.New("an operation changed while it was reserved")
@@ -87,20 +94,25 @@ type Posting struct {
 	// Posted are the new ones. Set by Decide.
 	Posted []Transfer
 	// Overdrawn are accounts that Posted took past a limit which is only
-	// recorded. Set by Post.
-	Overdrawn []string
+	// recorded, and Frozen those it moved although they are frozen. Set by Post.
+	Overdrawn, Frozen []string
 	// Err is why the posting was refused: ErrOperationConflict, ErrMissingParent,
-	// ErrOverRefund, ErrInsufficientFunds or ErrAmountOverflow. Set by Decide.
+	// ErrOverRefund, ErrInsufficientFunds, ErrAccountUnknown, ErrAccountFrozen,
+	// ErrAccountClosed or ErrAmountOverflow. Set by Decide.
 	Err error
 }
 
-// Limit is a bound on an account's balance.
+// Limit is what bounds an account.
 type Limit struct {
-	// Rule is DebitsMustNotExceedCredits or CreditsMustNotExceedDebits.
+	// Rule is DebitsMustNotExceedCredits or CreditsMustNotExceedDebits; empty bounds
+	// no balance.
 	Rule LimitRule
 	// Enforce refuses what passes the limit; otherwise it is posted, since a
 	// provider's refund or dispute is a fact, and the account shows it.
 	Enforce bool
+	// Explicit refuses transfers on the account until somebody opens it (see
+	// OpenAccount); otherwise it opens with its first transfer.
+	Explicit bool
 }
 
 // LimitRule says which side of an account is bounded by the other.
@@ -136,7 +148,8 @@ func (k accountKey) compare(o accountKey) int {
 }
 
 // Post posts one event's transfers in the caller's transaction: the way of a
-// batch of one. The caller reads p.Posted and p.Err.
+// batch of one. The caller reads p.Posted and p.Err. An error with SQLSTATE 40001
+// means that an account was frozen or closed meanwhile: try the transaction again.
 func Post(ctx context.Context, tx pgx.Tx, limits func(account string) (Limit, bool), p *Posting) error {
 	batch := NewBatch(limits, []*Posting{p})
 	var reserve, write pgx.Batch
@@ -147,7 +160,7 @@ func Post(ctx context.Context, tx pgx.Tx, limits func(account string) (Limit, bo
 	if err := batch.Decide(ctx, tx); err != nil {
 		return err
 	}
-	p.Overdrawn = batch.Overdrawn()
+	p.Overdrawn, p.Frozen = batch.Overdrawn(), batch.Frozen()
 	batch.Write(&write)
 	if write.Len() == 0 {
 		return nil

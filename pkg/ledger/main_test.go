@@ -42,7 +42,7 @@ func move(operation, debit, credit string, amount int64) ledger.Transfer {
 }
 
 // limits bounds accounts by what their names begin with: "wallet" and "card"
-// refuse, "fact" records.
+// refuse, "fact" and "claim" record, "told" and "purse" have to be opened first.
 func limits(account string) (ledger.Limit, bool) {
 	name := account[strings.LastIndexByte(account, '/')+1:]
 	switch {
@@ -52,6 +52,12 @@ func limits(account string) (ledger.Limit, bool) {
 		return ledger.Limit{Rule: ledger.CreditsMustNotExceedDebits, Enforce: true}, true
 	case strings.HasPrefix(name, "fact"):
 		return ledger.Limit{Rule: ledger.DebitsMustNotExceedCredits}, true
+	case strings.HasPrefix(name, "claim"):
+		return ledger.Limit{Rule: ledger.CreditsMustNotExceedDebits}, true
+	case strings.HasPrefix(name, "told"):
+		return ledger.Limit{Explicit: true}, true
+	case strings.HasPrefix(name, "purse"):
+		return ledger.Limit{Rule: ledger.DebitsMustNotExceedCredits, Enforce: true, Explicit: true}, true
 	}
 	return ledger.Limit{}, false
 }
@@ -184,5 +190,6 @@ func state(err error) string {
 // isRefusal reports whether err says that a posting was refused.
 func isRefusal(err error) bool {
 	return errors.Is(err, ledger.ErrOperationConflict) || errors.Is(err, ledger.ErrInsufficientFunds) ||
-		errors.Is(err, ledger.ErrMissingParent) || errors.Is(err, ledger.ErrAmountOverflow)
+		errors.Is(err, ledger.ErrMissingParent) || errors.Is(err, ledger.ErrAmountOverflow) ||
+		errors.Is(err, ledger.ErrAccountUnknown) || errors.Is(err, ledger.ErrAccountFrozen) || errors.Is(err, ledger.ErrAccountClosed)
 }

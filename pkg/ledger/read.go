@@ -17,6 +17,9 @@ type Account struct {
 	// Limit is nil where the account has none.
 	Limit  *Limit
 	Opened time.Time
+	State  State
+	// Metadata is what operators have noted of the account; never nil.
+	Metadata map[string]string
 }
 
 // Balance is credits less debits: what we owe the owner of a wallet, and, below
@@ -38,8 +41,9 @@ func (a *Account) Overdrawn() bool {
 
 // AccountFilter selects accounts; its zero value selects all, without a bound.
 type AccountFilter struct {
-	// Prefix of the name, Asset of the account; empty selects any.
+	// Prefix of the name, Asset and State of the account; empty selects any.
 	Prefix, Asset string
+	State         State
 	// After is the account that the page before ended with.
 	AfterName, AfterAsset string
 	// Limit bounds the page.
@@ -53,8 +57,9 @@ const beyond = "\U0010FFFF\U0010FFFF\U0010FFFF\U0010FFFF"
 func Accounts(ctx context.Context, q Querier, f AccountFilter) ([]*Account, error) {
 	found, err := q.Query(ctx, accountsSQL+`
 		WHERE (a.name, a.asset) > ($1, $2) AND a.name >= $3 AND a.name <= $4 AND ($5 = '' OR a.asset = $5)
+		      AND ($7 = '' OR a.state = $7)
 		ORDER BY a.name, a.asset
-		LIMIT NULLIF($6, 0)`, f.AfterName, f.AfterAsset, f.Prefix, f.Prefix+beyond, f.Asset, f.Limit)
+		LIMIT NULLIF($6, 0)`, f.AfterName, f.AfterAsset, f.Prefix, f.Prefix+beyond, f.Asset, f.Limit, string(f.State))
 	return collectAccounts(found, err)
 }
 
@@ -68,7 +73,7 @@ func Balances(ctx context.Context, q Querier, name string) ([]*Account, error) {
 
 const accountsSQL = `
 	SELECT a.name, a.asset, d.exponent, a.debits_posted, a.credits_posted, a.debits_pending, a.credits_pending,
-	       a.balance_limit, a.limit_policy, a.opened_at
+	       a.balance_limit, a.limit_policy, a.opened_at, a.state, a.metadata
 	FROM accounts a
 	LEFT JOIN assets d ON d.code = a.asset`
 
@@ -90,7 +95,7 @@ func scanAccount(found pgx.CollectableRow) (*Account, error) {
 		rule, policy *string
 	)
 	err := found.Scan(&a.Name, &a.Code, &exponent, &a.DebitsPosted, &a.CreditsPosted, &a.DebitsPending, &a.CreditsPending,
-		&rule, &policy, &a.Opened)
+		&rule, &policy, &a.Opened, &a.State, &a.Metadata)
 	if err != nil {
 		return nil, err
 	}

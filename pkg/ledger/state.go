@@ -1,0 +1,108 @@
+package ledger
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// State says whether an account may be moved.
+type State string
+
+// The states of an account.
+const (
+	// StateOpen accounts take debits and credits.
+	StateOpen State = "open"
+	// StateFrozen accounts take neither, with one exception: what a limit that is
+	// only recorded would let pass has happened, and is posted.
+	StateFrozen State = "frozen"
+	// StateClosed is final: nothing is posted any more, not even a fact.
+	StateClosed State = "closed"
+)
+
+// readStates queues the look at the accounts that are not locked, since they have
+// no limit. Those of them that open with a transfer are looked for among the few
+// that are not open; those that do not, one by one. An account that is frozen
+// after that is refused by the database when its balance is written.
+func (b *Batch) readStates(q *pgx.Batch) {
+	var opening, names, assets []string
+	for k, a := range b.accounts {
+		switch {
+		case a.limit != nil: // read with its lock
+		case a.explicit:
+			names, assets = append(names, k.name), append(assets, k.asset)
+		default:
+			opening = append(opening, k.name)
+		}
+	}
+	if len(opening) > 0 {
+		q.Queue(`
+			SELECT name, asset, state
+			FROM accounts
+			WHERE state <> 'open' AND name = ANY($1::text[])`, opening).Query(b.noteStates)
+	}
+	if len(names) > 0 {
+		q.Queue(`
+			SELECT a.name, a.asset, a.state
+			FROM unnest($1::text[], $2::text[]) AS k (name, asset)
+			JOIN accounts a USING (name, asset)`, names, assets).Query(b.noteStates)
+	}
+}
+
+func (b *Batch) noteStates(found pgx.Rows) error {
+	var k accountKey
+	var state State
+	_, err := pgx.ForEachRow(found, []any{&k.name, &k.asset, &state}, func() error {
+		if a := b.accounts[k]; a != nil { // else it is in another asset
+			a.state = state
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("read states of accounts: %w", err)
+	}
+	return nil
+}
+
+// admit says whether the account's state lets pass what came on top of was.
+func (a *account) admit(k accountKey, was delta) error {
+	var reason error
+	switch {
+	case a.state == StateClosed:
+		reason = ErrAccountClosed
+	case a.state == StateFrozen && !a.fact(was):
+		reason = ErrAccountFrozen
+	case a.state == "" && a.explicit:
+		reason = ErrAccountUnknown
+	default:
+		return nil
+	}
+	return fmt.Errorf("%w: %s in %s", reason, k.name, k.asset)
+}
+
+// fact reports whether what came on top of was is only what the account's limit
+// bounds and lets pass all the same: what a provider tells has happened, whatever
+// became of the account since.
+func (a *account) fact(was delta) bool {
+	switch {
+	case a.limit == nil || a.limit.Enforce:
+		return false
+	case a.limit.Rule == CreditsMustNotExceedDebits:
+		return a.add.debits == was.debits
+	}
+	return a.add.credits == was.credits
+}
+
+// Frozen returns the accounts that the batch moved although they are frozen:
+// facts that a person should know of. It is complete after Decide.
+func (b *Batch) Frozen() []string {
+	var names []string
+	for k, a := range b.accounts {
+		if a.state == StateFrozen && a.add != (delta{}) {
+			names = append(names, k.name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
