@@ -12,7 +12,8 @@ import (
 type Account struct {
 	Name string
 	Asset
-	DebitsPosted, CreditsPosted   int64
+	DebitsPosted, CreditsPosted int64
+	// DebitsPending and CreditsPending are what is held and has not expired.
 	DebitsPending, CreditsPending int64
 	// Limit is nil where the account has none.
 	Limit  *Limit
@@ -71,11 +72,27 @@ func Balances(ctx context.Context, q Querier, name string) ([]*Account, error) {
 	return collectAccounts(found, err)
 }
 
-const accountsSQL = `
-	SELECT a.name, a.asset, d.exponent, a.debits_posted, a.credits_posted, a.debits_pending, a.credits_pending,
+// accountsSQL reads accounts with what is held now; storedSQL with what their rows
+// say, which counts holds that have expired until they are released.
+const (
+	accountsSQL = accountsHead + `
+	       a.debits_pending - CASE WHEN a.debits_pending = 0 THEN 0 ELSE (
+	           SELECT COALESCE(sum(h.held), 0)::bigint
+	           FROM holds h
+	           WHERE h.debit = a.name AND h.asset = a.asset AND h.held > 0 AND h.expires_at <= now()) END,
+	       a.credits_pending - CASE WHEN a.credits_pending = 0 THEN 0 ELSE (
+	           SELECT COALESCE(sum(h.held), 0)::bigint
+	           FROM holds h
+	           WHERE h.credit = a.name AND h.asset = a.asset AND h.held > 0 AND h.expires_at <= now()) END,` + accountsTail
+	storedSQL = accountsHead + ` a.debits_pending, a.credits_pending,` + accountsTail
+
+	accountsHead = `
+	SELECT a.name, a.asset, d.exponent, a.debits_posted, a.credits_posted,`
+	accountsTail = `
 	       a.balance_limit, a.limit_policy, a.opened_at, a.state, a.metadata
 	FROM accounts a
 	LEFT JOIN assets d ON d.code = a.asset`
+)
 
 func collectAccounts(found pgx.Rows, err error) ([]*Account, error) {
 	if err != nil {
