@@ -10,11 +10,20 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
+	"github.com/onceledger/onceledger/internal/postgres"
+	"github.com/onceledger/onceledger/internal/postgres/pgtest"
 	"github.com/onceledger/onceledger/pkg/ledger"
 )
 
 // soon is an end of holds that has come by the next transaction.
 const soon = time.Microsecond
+
+// openHolds is open without the compiler of Postgres, which takes far longer than the
+// checks that it is for.
+func openHolds(t testing.TB) *pgxpool.Pool {
+	t.Helper()
+	return pgtest.Open(t, pgtest.With(t, pgtest.Migrated(t, stack.DatabaseURL), "jit", "off"), postgres.Worker)
+}
 
 // holding holds an amount of a wallet.
 func holding(operation, debit, credit string, amount int64) ledger.Transfer {
@@ -127,7 +136,7 @@ func under(prefix string, t ledger.Transfer) ledger.Transfer {
 
 func TestHoldsAndWhatBecomesOfThem(t *testing.T) {
 	t.Parallel()
-	pool := open(t)
+	pool := openHolds(t)
 	gone := brief(holding("hold", "wallet", "shop", 60))
 	inDollars := capture("usd", "hold", 5)
 	inDollars.Asset = "USD"
