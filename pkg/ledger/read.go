@@ -154,7 +154,10 @@ type Entry struct {
 	// Reverses is the N of the transfer of the same event that this one takes
 	// back; nil where it takes none back.
 	Reverses *int16
-	Posted   time.Time
+	// Uncovered is the part of a capture that was posted as a fact although no hold
+	// covered it.
+	Uncovered int64
+	Posted    time.Time
 }
 
 // Standing returns the entries of whole events that count: those that are no
@@ -182,7 +185,7 @@ func Standing(entries []*Entry) []*Entry {
 // Posted returns the transfers of events, by event number, in their order.
 func Posted(ctx context.Context, q Querier, events []int64) (map[int64][]*Entry, error) {
 	found, err := q.Query(ctx, `
-		SELECT event_no, n, operation, debit, credit, asset, amount, reverses, created_at
+		SELECT event_no, n, operation, debit, credit, asset, amount, reverses, COALESCE(uncovered, 0), created_at
 		FROM transfers
 		WHERE event_no = ANY($1)
 		ORDER BY event_no, n`, events)
@@ -203,7 +206,7 @@ func collectEntries(found pgx.Rows, err error) ([]*Entry, error) {
 	}
 	entries, err := pgx.CollectRows(found, func(row pgx.CollectableRow) (*Entry, error) {
 		var e Entry
-		err := row.Scan(&e.EventNo, &e.N, &e.Operation, &e.Debit, &e.Credit, &e.Transfer.Asset, &e.Amount, &e.Reverses, &e.Posted)
+		err := row.Scan(&e.EventNo, &e.N, &e.Operation, &e.Debit, &e.Credit, &e.Transfer.Asset, &e.Amount, &e.Reverses, &e.Uncovered, &e.Posted)
 		return &e, err
 	})
 	if err != nil {
