@@ -35,7 +35,7 @@ func HeldBy(ctx context.Context, q Querier, events []int64) (map[int64][]*Held, 
 		FROM operations o
 		LEFT JOIN holds h ON h.key = o.key
 		WHERE o.event_no = ANY($1) AND o.kind IN ('hold', 'void')
-		ORDER BY o.event_no, o.key`, events)
+		ORDER BY o.event_no, o.kind, o.key`, events)
 	if err != nil {
 		return nil, fmt.Errorf("read holds: %w", err)
 	}
