@@ -29,6 +29,8 @@ type Batch struct {
 	expired   []*hold
 	uncovered map[string]int64
 	last      bool
+	// kinds is set where operations have kinds.
+	kinds bool
 }
 
 // operation is one key of the batch: reserved by us, or there already.
@@ -89,6 +91,7 @@ func NewBatch(limits func(account string) (Limit, bool), postings []*Posting) *B
 			b.parents.name(t.Parent)
 			b.refunds.name(t)
 			b.holds.name(t)
+			b.kinds = b.kinds || t.Kind != ""
 			if t.Kind == KindVoid {
 				continue // its hold says which accounts
 			}
@@ -146,7 +149,7 @@ func (b *Batch) reserveOperations(q *pgx.Batch, keys []string) {
 		debits[i], credits[i], assets[i] = op.claimed.Debit, op.claimed.Credit, op.claimed.Asset
 	}
 	insert, args := reserveSQL, []any{keys, events, debits, credits, assets, amounts, refunds}
-	if len(b.holds) > 0 {
+	if b.kinds {
 		kinds, holds := make([]*string, n), make([]*string, n)
 		for i, key := range keys {
 			kinds[i], holds[i] = b.ops[key].claimed.stored()
@@ -165,7 +168,7 @@ func (b *Batch) reserveOperations(q *pgx.Batch, keys []string) {
 	})
 }
 
-// Batches without holds insert no wider rows than they need.
+// Batches without kinds insert no wider rows than they need.
 const (
 	reserveSQL = `
 		INSERT INTO operations (key, event_no, debit, credit, asset, amount, refunds)
@@ -320,7 +323,8 @@ func (b *Batch) decide(p *Posting) ([]Transfer, error) {
 	if child, ok := b.orphan(fresh); ok {
 		return nil, b.await(p, child)
 	}
-	if err := b.giveBack(fresh); err != nil {
+	keep, err := b.giveBack(fresh)
+	if err != nil {
 		return nil, err
 	}
 	held, undo, err := b.holdsOf(p, fresh)
@@ -329,7 +333,7 @@ func (b *Batch) decide(p *Posting) ([]Transfer, error) {
 	}
 	if err != nil {
 		undo()
-		b.count(fresh, fresh, -1)
+		keep()
 		return nil, err
 	}
 	for _, t := range fresh {
@@ -350,6 +354,8 @@ func (t Transfer) words(posted string) string {
 		return "a void of " + t.Parent
 	case KindHold:
 		posted = "a hold of "
+	case KindTotal:
+		posted = "a total of "
 	}
 	return fmt.Sprintf("%s%d %s from %s to %s", posted, t.Amount, t.Asset, t.Debit, t.Credit)
 }
@@ -396,11 +402,11 @@ func (b *Batch) move(transfers []Transfer, held []reservation, before *[]touched
 		}
 	}
 	for _, t := range transfers {
-		if !t.Kind.moves() {
+		if t.moved() == 0 {
 			continue
 		}
-		debitOK := grow(&touch(accountKey{t.Debit, t.Asset}).add.debits, t.Amount)
-		creditOK := grow(&touch(accountKey{t.Credit, t.Asset}).add.credits, t.Amount)
+		debitOK := grow(&touch(accountKey{t.Debit, t.Asset}).add.debits, t.moved())
+		creditOK := grow(&touch(accountKey{t.Credit, t.Asset}).add.credits, t.moved())
 		if !debitOK || !creditOK {
 			return fmt.Errorf("%w: %s: a balance would exceed 64 bits", ErrAmountOverflow, t.Operation)
 		}

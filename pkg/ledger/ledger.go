@@ -74,12 +74,15 @@ type Transfer struct {
 	Asset string
 	// Amount is in minor units and positive, and zero for a void.
 	Amount int64
+	// Unmoved is the part of a refund's Amount that other refunds of Parent have
+	// moved before, see KindTotal: so much less is moved. Set by Decide, in Posted.
+	Unmoved int64
 	// Parent is the key of the operation that this one is about, the charge of a
 	// refund or the hold of a capture; empty for none. It must be posted first, and
 	// is no part of the content (see Same), but for a void, which has no other.
 	Parent string
 	// Refund says that this transfer gives back a part of Parent: all of those
-	// together, at most its amount, in its asset.
+	// together, at most its amount, in its asset. KindTotal implies it.
 	Refund bool
 	// Expires is how long after it was posted a hold lasts; positive, and only for
 	// holds. It counts in microseconds.

@@ -1,0 +1,220 @@
+package ledger_test
+
+import (
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+
+	"github.com/onceledger/onceledger/pkg/ledger"
+)
+
+// total tells that amount of the charge of 1000 was given back so far.
+func total(amount int64) ledger.Transfer {
+	t := child(ledger.TotalKey("total", amount), "charge", "shop", "customer", amount)
+	t.Kind = ledger.KindTotal
+	return t
+}
+
+func TestTheKeyOfATotalHasItsAmount(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, "8:refunded,4:ch_1,3:700,", ledger.TotalKey("8:refunded,4:ch_1,", 700))
+	require.NotEqual(t, ledger.TotalKey("a", 1), ledger.TotalKey("a", 11))
+}
+
+// step is a transfer and what of it is not moved, or why it is refused.
+type step struct {
+	ledger.Transfer
+	unmoved int64
+	err     error
+}
+
+func said(t ledger.Transfer) step               { return step{Transfer: t} }
+func (s step) but(unmoved int64) step           { s.unmoved = unmoved; return s }
+func refused(t ledger.Transfer, err error) step { return step{Transfer: t, err: err} }
+func posting(steps ...step) (transfers []ledger.Transfer) {
+	for _, s := range steps {
+		transfers = append(transfers, s.Transfer)
+	}
+	return transfers
+}
+
+func TestTotalsAndItems(t *testing.T) {
+	t.Parallel()
+	more := func(x ledger.Transfer, change func(*ledger.Transfer)) ledger.Transfer { change(&x); return x }
+	ofRefund := more(total(100), func(x *ledger.Transfer) { x.Parent = "a" })
+	ofTotal := undo("u", total(700).Operation, 700)
+	inDollars := more(total(100), func(x *ledger.Transfer) { x.Asset = "USD" })
+	for name, c := range map[string]struct {
+		steps   []step
+		balance int64 // of the shop
+		seen    int64
+	}{
+		"totals alone":                {[]step{said(total(300)), said(total(700)).but(300), said(total(1000)).but(700)}, 0, 1000},
+		"a late older total":          {[]step{said(total(700)), said(total(300)).but(300)}, 300, 700},
+		"an item, then its total":     {[]step{said(back("a", 300)), said(total(300)).but(300)}, 700, 300},
+		"a total, then its item":      {[]step{said(total(300)), said(back("a", 300)).but(300)}, 700, 300},
+		"a total of more items":       {[]step{said(back("a", 300)), said(total(700)).but(300), said(back("b", 400)).but(400)}, 300, 700},
+		"items that are more":         {[]step{said(total(300)), said(back("a", 200)).but(200), said(back("b", 400)).but(100)}, 400, 300},
+		"a total above the charge":    {[]step{refused(total(1001), ledger.ErrOverRefund), said(total(1000))}, 0, 1000},
+		"items above the charge":      {[]step{said(total(800)), said(back("a", 700)).but(700), refused(back("b", 400), ledger.ErrOverRefund), said(back("c", 300)).but(100)}, 0, 800},
+		"a total in another asset":    {[]step{refused(inDollars, ledger.ErrOverRefund)}, 1000, -1},
+		"a total of a refund":         {[]step{said(back("a", 300)), refused(ofRefund, ledger.ErrOverRefund)}, 700, -1},
+		"a total is not undone":       {[]step{said(total(700)), refused(ofTotal, ledger.ErrOverRefund)}, 300, 700},
+		"a failure lowers both":       {[]step{said(back("a", 300)), said(total(700)).but(300), said(undo("u", "a", 300)), said(total(500)).but(400)}, 500, 500},
+		"a failure of what is told":   {[]step{said(total(700)), said(back("a", 300)).but(300), said(undo("u", "a", 300)), said(back("b", 300)).but(300)}, 600, 400},
+		"a failure below zero":        {[]step{said(back("a", 300)), said(back("b", 400)), said(total(100)).but(100), said(undo("u", "b", 400)), said(total(300)).but(300)}, 700, 300},
+		"a failure twice":             {[]step{said(total(300)), said(back("a", 300)).but(300), said(undo("u", "a", 300)), refused(undo("v", "a", 1), ledger.ErrOverRefund)}, 1000, 0},
+		"a failure in part":           {[]step{said(total(300)), said(back("a", 300)).but(300), said(undo("u", "a", 100)), said(undo("v", "a", 200))}, 1000, 0},
+		"lower and up again":          {[]step{said(back("a", 700)), said(total(700)).but(700), said(undo("u", "a", 700)), said(total(200)), said(total(900)).but(200)}, 100, 900},
+		"a total of before, too late": {[]step{said(back("a", 700)), said(undo("u", "a", 700)), said(total(700))}, 300, 700},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for _, together := range []bool{false, true} {
+				pool := open(t)
+				postings := []*ledger.Posting{event(charge())}
+				for _, s := range c.steps {
+					postings = append(postings, event(s.Transfer))
+				}
+				mustPostSplit(t, pool, postings, together)
+				for i, s := range c.steps {
+					requireStep(t, s, postings[i+1])
+				}
+				shop := requireBooks(t, pool).balance("shop")
+				require.Equal(t, c.balance, shop.Credits-shop.Debits)
+				requireTotal(t, pool, c.seen)
+
+				// Told again by other events: nothing moves.
+				var again []*ledger.Posting
+				for _, s := range c.steps {
+					if s.err == nil {
+						again = append(again, event(s.Transfer))
+					}
+				}
+				mustPostSplit(t, pool, again, together)
+				for _, p := range again {
+					require.NoError(t, p.Err)
+					require.Empty(t, p.Posted)
+				}
+				require.Equal(t, shop, requireBooks(t, pool).balance("shop"))
+			}
+		})
+	}
+}
+
+func mustPostSplit(t testing.TB, pool *pgxpool.Pool, postings []*ledger.Posting, together bool) {
+	t.Helper()
+	if together {
+		mustPost(t, pool, postings...)
+		return
+	}
+	for _, p := range postings {
+		mustPost(t, pool, p)
+	}
+}
+
+func requireStep(t testing.TB, s step, p *ledger.Posting) {
+	t.Helper()
+	if s.err != nil {
+		require.ErrorIs(t, p.Err, s.err, s.Operation)
+		return
+	}
+	require.NoError(t, p.Err, s.Operation)
+	want := s.Transfer
+	want.Unmoved = s.unmoved
+	require.Equal(t, []ledger.Transfer{want}, p.Posted)
+	require.Zero(t, p.Transfers[0].Unmoved, "what is asked for stays")
+}
+
+// requireTotal wants the highest total of the charge, or, with -1, that there is none.
+func requireTotal(t testing.TB, pool *pgxpool.Pool, seen int64) {
+	t.Helper()
+	var have int64
+	require.NoError(t, pool.QueryRow(t.Context(), `SELECT COALESCE(max(seen), -1) FROM totals WHERE key = 'charge'`).Scan(&have))
+	require.Equal(t, seen, have)
+	requireTotals(t, pool)
+}
+
+// requireTotals wants that all refunds have moved what they are to move together.
+func requireTotals(t testing.TB, pool *pgxpool.Pool) {
+	t.Helper()
+	rows, err := pool.Query(t.Context(), `SELECT key FROM operations UNION SELECT key FROM totals`)
+	require.NoError(t, err)
+	keys, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	require.NoError(t, err)
+	wrong, err := ledger.WrongTotals(t.Context(), pool, keys)
+	require.NoError(t, err)
+	require.Empty(t, wrong)
+	over, err := ledger.OverRefunds(t.Context(), pool, keys)
+	require.NoError(t, err)
+	require.Empty(t, over)
+}
+
+// PayPal tells of a refund and of the total with one event; and an event may have all
+// of it.
+func TestOneEventTellsOfBoth(t *testing.T) {
+	t.Parallel()
+	for name, steps := range map[string][]step{
+		"item and total":     {said(charge()), said(back("a", 300)), said(total(300)).but(300)},
+		"total and item":     {said(total(300)), said(back("a", 300)).but(300), said(charge())},
+		"two totals":         {said(charge()), said(total(100)), said(total(300)).but(100)},
+		"with a failure":     {said(charge()), said(total(300)), said(back("a", 200)), said(undo("u", "a", 200))},
+		"the failure before": {said(undo("u", "a", 200)), said(total(300)), said(charge()), said(back("a", 200))},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			pool := open(t)
+			p := event(posting(steps...)...)
+			mustPost(t, pool, p)
+			require.NoError(t, p.Err)
+			for i, s := range steps {
+				require.Equal(t, s.unmoved, p.Posted[i].Unmoved, s.Operation)
+			}
+			shop := requireBooks(t, pool).balance("shop")
+			require.EqualValues(t, 700, shop.Credits-shop.Debits)
+			requireTotals(t, pool)
+		})
+	}
+}
+
+// What is refused leaves no trace of what it would have told.
+func TestARefusedTotalIsNotSeen(t *testing.T) {
+	t.Parallel()
+	pool := open(t)
+	poor := total(700)
+	poor.Debit = "wallet"
+	first, second := event(poor), event(total(300))
+	mustPost(t, pool, event(charge()), first, second)
+	require.ErrorIs(t, first.Err, ledger.ErrInsufficientFunds)
+	require.NoError(t, second.Err)
+	require.Zero(t, second.Posted[0].Unmoved)
+	requireTotal(t, pool, 300)
+
+	early := event(func() ledger.Transfer { x := total(5); x.Parent = "other"; return x }())
+	mustPost(t, pool, early)
+	require.ErrorIs(t, early.Err, ledger.ErrMissingParent)
+	both := event(back("a", 500), total(1001))
+	mustPost(t, pool, both)
+	require.ErrorIs(t, both.Err, ledger.ErrOverRefund)
+	all := event(back("b", 1000))
+	mustPost(t, pool, all)
+	require.NoError(t, all.Err)
+	require.EqualValues(t, 300, all.Posted[0].Unmoved)
+	requireTotal(t, pool, 300)
+	require.Zero(t, balance(t, pool, "shop"))
+}
+
+// A total and an item under one operation are two things.
+func TestATotalIsNoItem(t *testing.T) {
+	t.Parallel()
+	pool := open(t)
+	item := total(300)
+	item.Kind, item.Refund = "", true
+	p := event(item)
+	mustPost(t, pool, event(charge()), event(total(300)), p)
+	require.ErrorIs(t, p.Err, ledger.ErrOperationConflict)
+	require.ErrorContains(t, p.Err, "a total of 300 EUR from shop to customer")
+	requireTotal(t, pool, 300)
+}
