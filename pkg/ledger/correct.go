@@ -18,6 +18,9 @@ var (
 	// ErrCorrectHold means that a correction would open, capture or void a hold, or
 	// take one of those back.
 	ErrCorrectHold = errors.New("holds, captures and voids are not corrected: void the hold, or refund the capture")
+	// ErrCorrectTotal means that a correction would change a refund of an operation
+	// whose running total was told, see KindTotal, or that operation.
+	ErrCorrectTotal = errors.New("refunds with a running total are not corrected: undo the refund")
 	// ErrDamaged means that an operation and its transfer do not say the same.
 	ErrDamaged = errors.New("an operation and its transfer differ; run the audit")
 )
@@ -51,7 +54,7 @@ type Correction struct {
 // with an error, nothing, if the caller rolls back then. The caller holds the
 // rows of its events, so that nobody corrects them at the same time.
 //
-// Errors: ErrCorrectHold, ErrOperationConflict, ErrMissingParent, ErrOverRefund, ErrInsufficientFunds, ErrAccountUnknown,
+// Errors: ErrCorrectHold, ErrCorrectTotal, ErrOperationConflict, ErrMissingParent, ErrOverRefund, ErrInsufficientFunds, ErrAccountUnknown,
 // ErrAccountFrozen, ErrAccountClosed, ErrAmountOverflow, ErrRace, ErrTransfers, ErrDamaged, and those of the
 // database.
 func Correct(ctx context.Context, tx pgx.Tx, limits func(account string) (Limit, bool), c *Correction) error {
@@ -61,7 +64,7 @@ func Correct(ctx context.Context, tx pgx.Tx, limits func(account string) (Limit,
 		limits = recorded(limits)
 	}
 	x := &correction{Correction: c, enforced: enforced, batch: NewBatch(limits, []*Posting{{EventNo: c.EventNo, Transfers: c.Transfers}})}
-	for _, step := range []func(context.Context, pgx.Tx) error{x.lock, x.refuseHolds, x.takeBack, x.settle, x.write, x.checkRefunds} {
+	for _, step := range []func(context.Context, pgx.Tx) error{x.lock, x.refuseTotals, x.refuseHolds, x.takeBack, x.settle, x.write, x.checkRefunds} {
 		if err := step(ctx, tx); err != nil {
 			return fmt.Errorf("correct event %d: %w", c.EventNo, err)
 		}
@@ -119,6 +122,33 @@ func (x *correction) refuseHolds(ctx context.Context, tx pgx.Tx) error {
 		return fmt.Errorf("look for holds: %w", err)
 	}
 	return fmt.Errorf("%w: %s", ErrCorrectHold, key)
+}
+
+// refuseTotals refuses a correction of what a running total is about: what that has
+// moved depends on what came before. The operations are locked, so that no total comes.
+func (x *correction) refuseTotals(ctx context.Context, tx pgx.Tx) error {
+	for _, t := range x.Transfers {
+		if t.Kind == KindTotal {
+			return fmt.Errorf("%w: %s", ErrCorrectTotal, t.Operation)
+		}
+	}
+	var key string
+	err := tx.QueryRow(ctx, `
+		SELECT key
+		FROM totals
+		WHERE key = ANY($1)
+		UNION ALL
+		SELECT key
+		FROM operations
+		WHERE event_no = ANY($2) AND unmoved IS NOT NULL
+		LIMIT 1`, slices.Collect(maps.Keys(x.held)), x.Replaces).Scan(&key)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return nil
+	case err != nil:
+		return fmt.Errorf("look for totals: %w", err)
+	}
+	return fmt.Errorf("%w: %s", ErrCorrectTotal, key)
 }
 
 // lock reserves the operations that are new, locks all that are there, and reads

@@ -218,3 +218,33 @@ func TestATotalIsNoItem(t *testing.T) {
 	require.ErrorContains(t, p.Err, "a total of 300 EUR from shop to customer")
 	requireTotal(t, pool, 300)
 }
+
+// What a total was told of is not corrected: neither the charge, nor a refund of it,
+// nor the undoing of one. The rest is.
+func TestCorrectionsRefuseTotals(t *testing.T) {
+	t.Parallel()
+	pool := openOwner(t)
+	paid, other, item, whole, none, undone, about := event(charge()), event(move("other", "customer", "shop", 1000)), event(back("a", 300)),
+		event(total(500)), event(total(200)), event(undo("u", "a", 100)), event(child("about", "charge", "shop", "customer", 5))
+	mustPost(t, pool, paid, other, item, whole, none, undone, about)
+	for _, p := range []*ledger.Posting{paid, item, whole, none, undone} {
+		require.NoError(t, p.Err)
+		for name, transfers := range map[string][]ledger.Transfer{"taken back": nil, "another": {move("x", "a", "b", 1)}} {
+			err := correct(t.Context(), pool, &ledger.Correction{EventNo: p.EventNo, Replaces: []int64{p.EventNo}, Transfers: transfers})
+			require.ErrorIs(t, err, ledger.ErrCorrectTotal, "%s: %+v", name, p.Transfers)
+		}
+	}
+	for name, asked := range map[string]ledger.Transfer{
+		"a refund":           back("b", 1),
+		"an undoing":         undo("v", "a", 1),
+		"a total":            total(600),
+		"a total of another": of("other", total(600)),
+	} {
+		err := correct(t.Context(), pool, &ledger.Correction{EventNo: about.EventNo, Transfers: []ledger.Transfer{asked}})
+		require.ErrorIs(t, err, ledger.ErrCorrectTotal, name)
+	}
+	require.NoError(t, correct(t.Context(), pool, &ledger.Correction{EventNo: about.EventNo, Replaces: []int64{about.EventNo}}))
+	require.NoError(t, correct(t.Context(), pool, &ledger.Correction{EventNo: other.EventNo, Replaces: []int64{other.EventNo},
+		Transfers: []ledger.Transfer{move("other", "customer", "shop", 7)}}))
+	requireTotal(t, pool, 400)
+}
