@@ -121,6 +121,30 @@ func (b *Batch) writeTotals(q *pgx.Batch) {
 	}
 }
 
+// ToldBy returns of the refunds that events told of those whose Unmoved is not zero, and
+// all totals, by event number, in the order of their operations.
+func ToldBy(ctx context.Context, q Querier, events []int64) (map[int64][]Transfer, error) {
+	found, err := q.Query(ctx, `
+		SELECT event_no, key, COALESCE(kind, ''), debit, credit, asset, amount, COALESCE(unmoved, 0), refunds
+		FROM operations
+		WHERE event_no = ANY($1) AND (unmoved IS NOT NULL OR kind = 'total')
+		ORDER BY event_no, key`, events)
+	if err != nil {
+		return nil, fmt.Errorf("read refunds of events: %w", err)
+	}
+	told := make(map[int64][]Transfer)
+	var no int64
+	t := Transfer{Refund: true}
+	_, err = pgx.ForEachRow(found, []any{&no, &t.Operation, &t.Kind, &t.Debit, &t.Credit, &t.Asset, &t.Amount, &t.Unmoved, &t.Parent}, func() error {
+		told[no] = append(told[no], t)
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read refunds of events: %w", err)
+	}
+	return told, nil
+}
+
 // Total is what the books say of the refunds of an operation, in minor units.
 type Total struct {
 	Operation string

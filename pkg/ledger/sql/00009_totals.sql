@@ -12,7 +12,7 @@ ALTER TABLE operations
         CASE WHEN kind IS NULL OR kind = 'hold' THEN hold IS NULL
              WHEN kind = 'total' THEN hold IS NULL AND refunds IS NOT NULL
              ELSE kind IN ('capture', 'final_capture', 'void') AND hold IS NOT NULL END) NOT VALID;
-CREATE INDEX operations_unmoved ON operations (event_no) WHERE unmoved IS NOT NULL;
+CREATE INDEX operations_told ON operations (event_no) WHERE unmoved IS NOT NULL OR kind = 'total';
 
 -- The highest total told of what was given back of an operation, lowered by what has
 -- failed since: it depends on the order of arrival, and so is no sum of operations. It
