@@ -117,3 +117,28 @@ func TestAFailureAndATotalDoNotPassEachOtherBy(t *testing.T) {
 		})
 	}
 }
+
+// A correction gives a refund to another charge while its undoing waits: that has the
+// lock of a charge which is not concerned any more, and is tried again.
+func TestAnUndoingHasTheLockOfItsCharge(t *testing.T) {
+	t.Parallel()
+	pool := openOwner(t)
+	item := event(back("a", 300))
+	mustPost(t, pool, event(charge()), event(move("other", "customer", "shop", 1000)), item)
+	tx, err := pool.Begin(t.Context())
+	require.NoError(t, err)
+	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
+	moved := back("a", 200)
+	moved.Parent = "other"
+	require.NoError(t, ledger.Correct(t.Context(), tx, limits, &ledger.Correction{EventNo: item.EventNo, Replaces: []int64{item.EventNo}, Transfers: []ledger.Transfer{moved}}))
+	undone := event(undo("u", "a", 200))
+	var group errgroup.Group
+	group.Go(func() error { return patiently(t.Context(), pool, []*ledger.Posting{undone}) })
+	blocked(t, pool, tx)
+	require.NoError(t, tx.Commit(t.Context()))
+	require.ErrorIs(t, group.Wait(), ledger.ErrRace)
+	mustPost(t, pool, event(of("other", total(500))), undone)
+	require.NoError(t, undone.Err)
+	requireTotals(t, pool)
+	require.EqualValues(t, 1700, balance(t, pool, "shop"))
+}
