@@ -1,11 +1,14 @@
 package ledger_test
 
 import (
+	"context"
+	"fmt"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
 
 	"github.com/onceledger/onceledger/pkg/ledger"
 )
@@ -33,19 +36,13 @@ type step struct {
 func said(t ledger.Transfer) step               { return step{Transfer: t} }
 func (s step) but(unmoved int64) step           { s.unmoved = unmoved; return s }
 func refused(t ledger.Transfer, err error) step { return step{Transfer: t, err: err} }
-func posting(steps ...step) (transfers []ledger.Transfer) {
-	for _, s := range steps {
-		transfers = append(transfers, s.Transfer)
-	}
-	return transfers
-}
-
 func TestTotalsAndItems(t *testing.T) {
 	t.Parallel()
 	more := func(x ledger.Transfer, change func(*ledger.Transfer)) ledger.Transfer { change(&x); return x }
 	ofRefund := more(total(100), func(x *ledger.Transfer) { x.Parent = "a" })
 	ofTotal := undo("u", total(700).Operation, 700)
 	inDollars := more(total(100), func(x *ledger.Transfer) { x.Asset = "USD" })
+	pool := openHolds(t)
 	for name, c := range map[string]struct {
 		steps   []step
 		balance int64 // of the shop
@@ -73,24 +70,26 @@ func TestTotalsAndItems(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			for _, together := range []bool{false, true} {
-				pool := open(t)
-				postings := []*ledger.Posting{event(charge())}
+				prefix := fmt.Sprint(name, together, "/")
+				postings := []*ledger.Posting{event(under(prefix, charge()))}
 				for _, s := range c.steps {
-					postings = append(postings, event(s.Transfer))
+					postings = append(postings, event(under(prefix, s.Transfer)))
 				}
 				mustPostSplit(t, pool, postings, together)
 				for i, s := range c.steps {
+					s.Transfer = under(prefix, s.Transfer)
 					requireStep(t, s, postings[i+1])
 				}
-				shop := requireBooks(t, pool).balance("shop")
+				requireTotal(t, pool, prefix+"charge", c.seen)
+				books := requireRefunds(t, pool, prefix)
+				shop := books.balance(prefix + "shop")
 				require.Equal(t, c.balance, shop.Credits-shop.Debits)
-				requireTotal(t, pool, c.seen)
 
 				// Told again by other events: nothing moves.
 				var again []*ledger.Posting
 				for _, s := range c.steps {
 					if s.err == nil {
-						again = append(again, event(s.Transfer))
+						again = append(again, event(under(prefix, s.Transfer)))
 					}
 				}
 				mustPostSplit(t, pool, again, together)
@@ -98,7 +97,7 @@ func TestTotalsAndItems(t *testing.T) {
 					require.NoError(t, p.Err)
 					require.Empty(t, p.Posted)
 				}
-				require.Equal(t, shop, requireBooks(t, pool).balance("shop"))
+				require.Equal(t, books, requireRefunds(t, pool, prefix))
 			}
 		})
 	}
@@ -128,34 +127,42 @@ func requireStep(t testing.TB, s step, p *ledger.Posting) {
 	require.Zero(t, p.Transfers[0].Unmoved, "what is asked for stays")
 }
 
-// requireTotal wants the highest total of the charge, or, with -1, that there is none.
-func requireTotal(t testing.TB, pool *pgxpool.Pool, seen int64) {
+// requireTotal wants the highest total of a charge, or, with -1, that there is none.
+func requireTotal(t testing.TB, pool *pgxpool.Pool, charge string, seen int64) {
 	t.Helper()
 	var have int64
-	require.NoError(t, pool.QueryRow(t.Context(), `SELECT COALESCE(max(seen), -1) FROM totals WHERE key = 'charge'`).Scan(&have))
+	require.NoError(t, pool.QueryRow(t.Context(), `SELECT COALESCE(max(seen), -1) FROM totals WHERE key = $1`, charge).Scan(&have))
 	require.Equal(t, seen, have)
-	requireTotals(t, pool)
 }
 
-// requireTotals wants that all refunds have moved what they are to move together.
-func requireTotals(t testing.TB, pool *pgxpool.Pool) {
+// requireRefunds returns the books under a prefix once they are sound, and all that is
+// given back in them.
+func requireRefunds(t rapid.TB, pool *pgxpool.Pool, prefix string) books {
 	t.Helper()
-	rows, err := pool.Query(t.Context(), `SELECT key FROM operations UNION SELECT key FROM totals`)
+	b, err := readBooks(context.Background(), pool, prefix)
+	require.NoError(t, err)
+	require.NoError(t, b.check())
+	rows, err := pool.Query(context.Background(), `
+		SELECT key FROM operations WHERE starts_with(key, $1)
+		UNION
+		SELECT key FROM totals WHERE starts_with(key, $1)`, prefix)
 	require.NoError(t, err)
 	keys, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	require.NoError(t, err)
-	wrong, err := ledger.WrongTotals(t.Context(), pool, keys)
+	wrong, err := ledger.WrongTotals(context.Background(), pool, keys)
 	require.NoError(t, err)
 	require.Empty(t, wrong)
-	over, err := ledger.OverRefunds(t.Context(), pool, keys)
+	over, err := ledger.OverRefunds(context.Background(), pool, keys)
 	require.NoError(t, err)
 	require.Empty(t, over)
+	return b
 }
 
 // PayPal tells of a refund and of the total with one event; and an event may have all
 // of it.
 func TestOneEventTellsOfBoth(t *testing.T) {
 	t.Parallel()
+	pool := openHolds(t)
 	for name, steps := range map[string][]step{
 		"item and total":     {said(charge()), said(back("a", 300)), said(total(300)).but(300)},
 		"total and item":     {said(total(300)), said(back("a", 300)).but(300), said(charge())},
@@ -165,16 +172,18 @@ func TestOneEventTellsOfBoth(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			pool := open(t)
-			p := event(posting(steps...)...)
+			prefix := name + "/"
+			p := event()
+			for _, s := range steps {
+				p.Transfers = append(p.Transfers, under(prefix, s.Transfer))
+			}
 			mustPost(t, pool, p)
 			require.NoError(t, p.Err)
 			for i, s := range steps {
 				require.Equal(t, s.unmoved, p.Posted[i].Unmoved, s.Operation)
 			}
-			shop := requireBooks(t, pool).balance("shop")
+			shop := requireRefunds(t, pool, prefix).balance(prefix + "shop")
 			require.EqualValues(t, 700, shop.Credits-shop.Debits)
-			requireTotals(t, pool)
 		})
 	}
 }
@@ -190,7 +199,8 @@ func TestARefusedTotalIsNotSeen(t *testing.T) {
 	require.ErrorIs(t, first.Err, ledger.ErrInsufficientFunds)
 	require.NoError(t, second.Err)
 	require.Zero(t, second.Posted[0].Unmoved)
-	requireTotal(t, pool, 300)
+	requireTotal(t, pool, "charge", 300)
+	requireRefunds(t, pool, "")
 
 	early := event(func() ledger.Transfer { x := total(5); x.Parent = "other"; return x }())
 	mustPost(t, pool, early)
@@ -202,7 +212,8 @@ func TestARefusedTotalIsNotSeen(t *testing.T) {
 	mustPost(t, pool, all)
 	require.NoError(t, all.Err)
 	require.EqualValues(t, 300, all.Posted[0].Unmoved)
-	requireTotal(t, pool, 300)
+	requireTotal(t, pool, "charge", 300)
+	requireRefunds(t, pool, "")
 	require.Zero(t, balance(t, pool, "shop"))
 }
 
@@ -216,7 +227,8 @@ func TestATotalIsNoItem(t *testing.T) {
 	mustPost(t, pool, event(charge()), event(total(300)), p)
 	require.ErrorIs(t, p.Err, ledger.ErrOperationConflict)
 	require.ErrorContains(t, p.Err, "a total of 300 EUR from shop to customer")
-	requireTotal(t, pool, 300)
+	requireTotal(t, pool, "charge", 300)
+	requireRefunds(t, pool, "")
 }
 
 // What a total was told of is not corrected: neither the charge, nor a refund of it,
@@ -246,5 +258,6 @@ func TestCorrectionsRefuseTotals(t *testing.T) {
 	require.NoError(t, correct(t.Context(), pool, &ledger.Correction{EventNo: about.EventNo, Replaces: []int64{about.EventNo}}))
 	require.NoError(t, correct(t.Context(), pool, &ledger.Correction{EventNo: other.EventNo, Replaces: []int64{other.EventNo},
 		Transfers: []ledger.Transfer{move("other", "customer", "shop", 7)}}))
-	requireTotal(t, pool, 400)
+	requireTotal(t, pool, "charge", 400)
+	requireRefunds(t, pool, "")
 }
