@@ -140,6 +140,6 @@ func TestAnUndoingHasTheLockOfItsCharge(t *testing.T) {
 	require.ErrorIs(t, group.Wait(), ledger.ErrRace)
 	mustPost(t, pool, event(of("other", total(500))), undone)
 	require.NoError(t, undone.Err)
-	requireRefunds(t, pool, "")
+	requireGivenBack(t, pool, "")
 	require.EqualValues(t, 1700, balance(t, pool, "shop"))
 }

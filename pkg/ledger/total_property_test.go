@@ -121,27 +121,31 @@ func (m *totalModel) post(transfers []ledger.Transfer) (await string, err error)
 	return "", nil
 }
 
-// batch decides a batch as the ledger is to: parents before their children.
+// batch decides a batch as the ledger is to: parents before their children, and all
+// children of one before theirs.
 func (m *totalModel) batch(postings [][]ledger.Transfer) []error {
-	errs, waiting := make([]error, len(postings)), make([]string, len(postings))
-	var decide func(i int)
-	decide = func(i int) {
+	errs, children := make([]error, len(postings)), map[string][]int{}
+	decide := func(i int) (arrived []string) {
 		before := m.operations
-		waiting[i], errs[i] = m.post(postings[i])
+		var await string
+		if await, errs[i] = m.post(postings[i]); await != "" {
+			children[await] = append(children[await], i)
+		}
 		for _, t := range postings[i] {
-			if _, was := before[t.Operation]; was || errs[i] != nil {
-				continue
-			}
-			for j := range postings {
-				if waiting[j] == t.Operation {
-					waiting[j] = ""
-					decide(j)
-				}
+			if _, was := before[t.Operation]; !was && errs[i] == nil && !slices.Contains(arrived, t.Operation) {
+				arrived = append(arrived, t.Operation)
 			}
 		}
+		return arrived
 	}
 	for i := range postings {
-		decide(i)
+		for arrived := decide(i); len(arrived) > 0; arrived = arrived[1:] {
+			waited := children[arrived[0]]
+			delete(children, arrived[0])
+			for _, j := range waited {
+				arrived = append(arrived, decide(j)...)
+			}
+		}
 	}
 	return errs
 }
