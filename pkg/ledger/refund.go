@@ -102,7 +102,7 @@ func (b *Batch) readRefunds(ctx context.Context, tx Querier) error {
 	found, err := tx.Query(ctx, `
 		SELECT r.refunds, COALESCE(sum(r.amount - COALESCE((
 		           SELECT sum(u.amount) FROM operations u WHERE u.refunds = r.key AND u.key <> ALL($2)), 0))
-		           FILTER (WHERE r.kind IS NULL), 0)::bigint,
+		           FILTER (WHERE r.kind IS DISTINCT FROM 'total'), 0)::bigint,
 		       (SELECT t.seen FROM totals t WHERE t.key = r.refunds)
 		FROM operations r
 		WHERE r.refunds = ANY($1) AND r.key <> ALL($2)
@@ -130,6 +130,10 @@ func (b *Batch) readRefunds(ctx context.Context, tx Querier) error {
 // giveBack counts the refunds among a posting's new transfers, all or none, and sets
 // what of them is moved already. undo takes all of that back.
 func (b *Batch) giveBack(fresh []Transfer) (undo func(), err error) {
+	undo = func() {}
+	if len(b.refunds) == 0 {
+		return undo, nil
+	}
 	was := map[*refunded]refunded{}
 	undo = func() {
 		for r, before := range was {
@@ -250,7 +254,7 @@ func OverRefunds(ctx context.Context, q Querier, operations []string) (map[strin
 		SELECT key, given
 		FROM (
 			SELECT k.key, o.amount, bool_or(r.asset IS DISTINCT FROM o.asset) AS other,
-			       GREATEST(sum(r.amount - COALESCE(u.amount, 0)) FILTER (WHERE r.kind IS NULL), max(r.amount) FILTER (WHERE r.kind = 'total'))::bigint AS given
+			       GREATEST(sum(r.amount - COALESCE(u.amount, 0)) FILTER (WHERE r.kind IS DISTINCT FROM 'total'), max(r.amount) FILTER (WHERE r.kind = 'total'))::bigint AS given
 			FROM (SELECT DISTINCT unnest($1::text[]) AS key) AS k
 			LEFT JOIN operations o ON o.key = k.key AND (o.kind IS NULL OR o.kind IN ('capture', 'final_capture'))
 			JOIN operations r ON r.refunds = k.key

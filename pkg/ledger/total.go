@@ -166,7 +166,7 @@ func WrongTotals(ctx context.Context, q Querier, operations []string) ([]Total, 
 		FROM (SELECT DISTINCT unnest($1::text[]) AS key) AS k
 		LEFT JOIN totals t ON t.key = k.key
 		CROSS JOIN LATERAL (
-			SELECT COALESCE(sum(r.amount) FILTER (WHERE r.kind IS NULL), 0)::bigint - COALESCE(sum(u.amount), 0)::bigint AS items,
+			SELECT COALESCE(sum(r.amount) FILTER (WHERE r.kind IS DISTINCT FROM 'total'), 0)::bigint - COALESCE(sum(u.amount), 0)::bigint AS items,
 			       COALESCE(sum(u.amount), 0)::bigint AS undone,
 			       COALESCE(max(r.amount) FILTER (WHERE r.kind = 'total'), 0) AS highest,
 			       COALESCE(sum(r.amount - COALESCE(r.unmoved, 0)), 0)::bigint - COALESCE(sum(u.amount), 0)::bigint AS moved

@@ -37,7 +37,7 @@ BEGIN
         SELECT OLD.seen - NEW.seen <= COALESCE(sum(u.amount), 0) INTO allowed
         FROM operations r
         JOIN operations u ON u.refunds = r.key
-        WHERE r.refunds = NEW.key AND r.kind IS NULL AND u.xmin::text::bigint = mine;
+        WHERE r.refunds = NEW.key AND r.kind IS DISTINCT FROM 'total' AND u.xmin::text::bigint = mine;
     END IF;
     IF NOT allowed THEN
         RAISE EXCEPTION 'totals: % is not allowed, a total follows its operations', TG_OP
