@@ -131,7 +131,7 @@ func (b *Batch) readRefunds(ctx context.Context, tx Querier) error {
 // what of them is moved already. undo takes all of that back.
 func (b *Batch) giveBack(fresh []Transfer) (undo func(), err error) {
 	undo = func() {}
-	if len(b.refunds) == 0 {
+	if !slices.ContainsFunc(fresh, Transfer.givesBack) {
 		return undo, nil
 	}
 	was := map[*refunded]refunded{}
