@@ -223,7 +223,7 @@ func (b *Batch) decide(p *Posting) ([]Transfer, error) {
 	if child, ok := b.orphan(fresh); ok {
 		return nil, b.await(p, child)
 	}
-	keep, err := b.giveBack(fresh)
+	forget, err := b.giveBack(fresh)
 	if err != nil {
 		return nil, err
 	}
@@ -233,7 +233,7 @@ func (b *Batch) decide(p *Posting) ([]Transfer, error) {
 	}
 	if err != nil {
 		undo()
-		keep()
+		forget()
 		return nil, err
 	}
 	for _, t := range fresh {

@@ -37,8 +37,8 @@ var (
 	// ErrMissingParent means that a transfer is about an operation that is not
 	// posted; it may pass later.
 	ErrMissingParent = errors.New("the parent operation is not posted")
-	// ErrOverRefund means that the refunds of an operation would exceed its amount,
-	// or are in another asset.
+	// ErrOverRefund means that the refunds of an operation, or a total of those, would
+	// exceed its amount, or are in another asset.
 	ErrOverRefund = errors.New("the refunds would exceed what they are of")
 	// ErrHoldClosed means that the hold was captured in full or for the last time,
 	// voided, or has expired.
