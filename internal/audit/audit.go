@@ -129,6 +129,7 @@ func (a *auditor) bookkeeping() []part {
 		{"check transfers", a.posting},
 		{"check operations", a.operations},
 		{"check refunds", a.refunds},
+		{"check holds", a.holds},
 		{"check balances", a.balances},
 		{"check totals", a.totals},
 	}

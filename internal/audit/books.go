@@ -107,8 +107,9 @@ func movement(e ledger.Entry) string {
 	return fmt.Sprintf("%d %s from %s to %s", e.Amount, e.Asset, e.Debit, e.Credit)
 }
 
-// operations checks that every operation has exactly one transfer that stands.
-// That the two say the same is checked from the transfer's side.
+// operations checks that every operation has exactly one transfer that stands, or
+// none where it holds or voids, and that what is about a hold has one. That an
+// operation and its transfer say the same is checked from the transfer's side.
 func (a *auditor) operations(ctx context.Context) error {
 	for after := ""; ; {
 		var last *string
@@ -132,24 +133,35 @@ func (a *auditor) operations(ctx context.Context) error {
 
 func (a *auditor) untransferred(ctx context.Context, after, upTo string) error {
 	found, err := a.Pool.Query(ctx, `
-		SELECT o.key, o.event_no, o.asset, count(t.event_no) - 2 * count(t.reverses)
+		SELECT o.key, o.event_no, o.asset, count(t.event_no) - 2 * count(t.reverses),
+		       CASE WHEN o.kind IN ('hold', 'void') THEN 0 ELSE 1 END
 		FROM operations o
 		LEFT JOIN transfers t ON t.event_no = o.event_no AND t.operation = o.key
 		WHERE o.key > $1 AND o.key <= $2
 		GROUP BY o.key
-		HAVING count(t.event_no) - 2 * count(t.reverses) <> 1
+		HAVING count(t.event_no) - 2 * count(t.reverses) <> CASE WHEN o.kind IN ('hold', 'void') THEN 0 ELSE 1 END
+		       OR o.kind IS NOT NULL
+		          AND NOT EXISTS (SELECT FROM holds h
+		                          WHERE h.key = COALESCE(o.hold, o.key) AND (o.hold IS NOT NULL OR h.amount IS NOT NULL))
 		ORDER BY o.key`, after, upTo)
 	if err != nil {
 		return fmt.Errorf("compare operations: %w", err)
 	}
 	var no int64
 	var key, asset string
-	var n int
-	_, err = pgx.ForEachRow(found, []any{&key, &no, &asset, &n}, func() error {
+	var n, expected int
+	_, err = pgx.ForEachRow(found, []any{&key, &no, &asset, &n, &expected}, func() error {
 		number := no
+		if n == expected {
+			a.report.add(Finding{
+				Kind: HoldDiffers, Operation: key, Asset: asset, EventNo: &number,
+				Detail: fmt.Sprintf("the hold that this operation of event number %d opens or is about is not there", no),
+			})
+			return nil
+		}
 		a.report.add(Finding{
 			Kind: NoTransfer, Operation: key, Asset: asset, EventNo: &number,
-			Detail: fmt.Sprintf("event number %d has %d standing transfers for this operation, not one", no, n),
+			Detail: fmt.Sprintf("event number %d has %d standing transfers for this operation, not %d", no, n, expected),
 		})
 		return nil
 	})
@@ -239,6 +251,9 @@ const everyTransfer = `
 				WHERE (credit, asset) > ($1, $2) AND (credit, asset) <= ($3, $4)`
 
 func (a *auditor) addUp(ctx context.Context, name, asset, lastName, lastAsset string) error {
+	if err := a.comparePending(ctx, name, asset, lastName, lastAsset); err != nil {
+		return err
+	}
 	return a.compareBalances(ctx, everyTransfer, name, asset, lastName, lastAsset)
 }
 

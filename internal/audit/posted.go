@@ -69,6 +69,9 @@ func (a *auditor) ledger(ctx context.Context, p *Progress) error {
 		return err
 	}
 	err = a.eachPage(ctx, balancesPage, func(ctx context.Context, name, asset, lastName, lastAsset string) error {
+		if err := a.comparePending(ctx, name, asset, lastName, lastAsset); err != nil {
+			return err
+		}
 		return a.compareBalances(ctx, sinceMark, name, asset, lastName, lastAsset, xid(*m.before))
 	})
 	if err != nil {

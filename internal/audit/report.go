@@ -66,8 +66,23 @@ type Books struct {
 	Reversals  int `json:"reversals"` // of the transfers
 	Operations int `json:"operations"`
 	Accounts   int `json:"accounts"`
+	// Holds are counted by a full audit. Uncovered is how many captures were posted
+	// as facts that no hold covered, or not all of them; Facts are the first 1,000.
+	Holds     int                `json:"holds"`
+	Uncovered int                `json:"uncovered"`
+	Facts     []UncoveredCapture `json:"uncovered_captures,omitempty"`
 	// Assets are the ledger's totals.
 	Assets []AssetTotal `json:"assets"`
+}
+
+// UncoveredCapture is a capture that was posted as a fact; amounts are minor units.
+type UncoveredCapture struct {
+	EventNo   int64  `json:"event_no"`
+	Operation string `json:"operation"`
+	Asset     string `json:"asset"`
+	Amount    int64  `json:"amount_minor"`
+	// Uncovered is the part of Amount that no hold covered.
+	Uncovered int64 `json:"uncovered_minor"`
 }
 
 // AssetTotal is the sum over all accounts of one asset, in minor units.
@@ -126,6 +141,10 @@ const (
 	// OverRefunded: more of an operation is given back than its amount, or in
 	// another asset.
 	OverRefunded Kind = "over_refunded"
+	// HoldDiffers: a hold is not what the operations about it say, or not there.
+	HoldDiffers Kind = "hold_differs"
+	// PendingDiffers: what an account says is held is not the sum of its holds.
+	PendingDiffers Kind = "pending_differs"
 	// NothingPosted: an applied event has no transfer.
 	NothingPosted Kind = "applied_without_transfer"
 

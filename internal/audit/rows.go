@@ -200,13 +200,15 @@ func (a *auditor) applied(ctx context.Context, after, upTo int64) error {
 	return a.posted(ctx, `e.no > $1 AND e.no <= $2`, after, upTo)
 }
 
-// posted checks that each applied event in scope has a transfer.
+// posted checks that each applied event in scope has a transfer, or has held or
+// voided something.
 func (a *auditor) posted(ctx context.Context, scope string, args ...any) error {
 	found, err := a.Pool.Query(ctx, `
 		SELECT e.no, e.source, e.event_id, e.variant
 		FROM events e
 		WHERE `+scope+` AND e.outcome = 'applied'
 		  AND NOT EXISTS (SELECT FROM transfers t WHERE t.event_no = e.no)
+		  AND NOT EXISTS (SELECT FROM operations o WHERE o.event_no = e.no AND o.kind IN ('hold', 'void'))
 		ORDER BY e.no`, args...)
 	if err != nil {
 		return fmt.Errorf("find applied events without transfers: %w", err)

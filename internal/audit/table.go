@@ -65,6 +65,16 @@ func (r *Report) writeSum(b *strings.Builder) {
 
 func (r *Report) writeBooks(b *strings.Builder) {
 	fmt.Fprintf(b, "\nLedger: %d events, %d transfers (%d reversals), %d operations, %d accounts\n", r.Books.Events, r.Books.Transfers, r.Books.Reversals, r.Books.Operations, r.Books.Accounts)
+	if r.Books.Holds > 0 {
+		fmt.Fprintf(b, "Holds: %d; captures that no hold covered: %d\n", r.Books.Holds, r.Books.Uncovered)
+	}
+	for i, f := range r.Books.Facts {
+		if i == shownFindings {
+			fmt.Fprintf(b, "  … and %d more; --json lists up to %d\n", r.Books.Uncovered-shownFindings, maxFacts)
+			break
+		}
+		fmt.Fprintf(b, "  %s of event number %d: %d %s of %d (minor units)\n", printable(f.Operation), f.EventNo, f.Uncovered, f.Asset, f.Amount)
+	}
 	if len(r.Books.Assets) == 0 {
 		return
 	}

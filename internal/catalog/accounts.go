@@ -103,6 +103,9 @@ func (a *Accounts) CheckAsset(account, asset string) error {
 // checkTransfers is CheckAsset of both accounts of each transfer.
 func (a *Accounts) checkTransfers(transfers []ledger.Transfer) error {
 	for _, t := range transfers {
+		if t.Kind == ledger.KindVoid {
+			continue // its hold was checked
+		}
 		for _, account := range []string{t.Debit, t.Credit} {
 			if err := a.CheckAsset(account, t.Asset); err != nil {
 				return err

@@ -69,11 +69,14 @@ func filled(src config.Source) config.Source {
 		rule.Transfers = slices.Clone(rule.Transfers)
 		for j := range rule.Transfers {
 			transfer := &rule.Transfers[j]
+			fill(&transfer.Operation, `op("none", "none")`)
+			if transfer.Voids.Value != "" {
+				continue // it has nothing else
+			}
 			fill(&transfer.Debit, `"debit"`)
 			fill(&transfer.Credit, `"credit"`)
 			fill(&transfer.Amount, "1")
 			fill(&transfer.Asset, `"EUR"`)
-			fill(&transfer.Operation, `op("none", "none")`)
 		}
 	}
 	return src

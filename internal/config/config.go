@@ -237,11 +237,22 @@ type Rule struct {
 	Pos       Pos
 }
 
-// Transfer holds one transfer's CEL expressions.
+// Transfer holds one transfer's CEL expressions. One with Voids has no accounts, no
+// amount and no asset.
 type Transfer struct {
 	Debit, Credit, Amount, Asset, Operation Text
 	// Parent is optional: the operation that this one is about. Refunds, in its
 	// place, is the one of which it gives back a part.
 	Parent, Refunds Text
-	Pos             Pos
+	// Hold is set where the amount is held for Expires instead of moved.
+	Hold    bool
+	Expires time.Duration
+	// Captures, in place of Parent, is the hold that a transfer takes its amount out
+	// of, and Voids the one of which what is left is released.
+	Captures, Voids Text
+	// Final is the condition under which a capture is the last one.
+	Final Text
+	// Fact is set where a capture is posted whatever became of its hold.
+	Fact bool
+	Pos  Pos
 }

@@ -95,6 +95,19 @@ func (r *reader) integer(v value, low, high int) (int, bool) {
 	return int(number), true
 }
 
+// boolean reads true or false.
+func (r *reader) boolean(v value) (yes, ok bool) {
+	if v, ok = r.resolve(v); !ok {
+		return false, false
+	}
+	n, ok := v.node.(*ast.BoolNode)
+	if !ok {
+		r.fault(r.scalarPos(v), v.path, "must be true or false, not %s", describe(v.node))
+		return false, false
+	}
+	return n.Value, true
+}
+
 // duration reads a Go duration like 30s or 1h30m within bounds.
 func (r *reader) duration(v value, low, high time.Duration) (time.Duration, bool) {
 	text, ok := r.measure(v, "a duration with a unit, for example 30s, 10m or 24h")

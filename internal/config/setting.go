@@ -71,6 +71,14 @@ func integer(target *int, low, high int) field {
 	}
 }
 
+func boolean(target *bool) field {
+	return field{read: func(r *reader, v value) {
+		if b, ok := r.boolean(v); ok {
+			*target = b
+		}
+	}}
+}
+
 func duration(target *time.Duration, low, high time.Duration) field {
 	return field{
 		read: func(r *reader, v value) {

@@ -228,19 +228,25 @@ func ruleKeys(rule *Rule, at Pos) keys {
 	rule.Pos = at
 	return keys{
 		"when":      expression(&rule.When).require(),
-		"transfers": items(&rule.Transfers, maxTransfers, transferKeys).require(),
+		"transfers": transfers(&rule.Transfers).require(),
 	}
 }
 
 func transferKeys(t *Transfer, at Pos) keys {
 	t.Pos = at
 	return keys{
-		"debit":     expression(&t.Debit).require(),
-		"credit":    expression(&t.Credit).require(),
-		"amount":    expression(&t.Amount).require(),
-		"asset":     expression(&t.Asset).require(),
+		"debit":     expression(&t.Debit),
+		"credit":    expression(&t.Credit),
+		"amount":    expression(&t.Amount),
+		"asset":     expression(&t.Asset),
 		"operation": expression(&t.Operation).require(),
 		"parent":    expression(&t.Parent),
 		"refunds":   expression(&t.Refunds),
+		"hold":      boolean(&t.Hold),
+		"expires":   duration(&t.Expires, time.Second, maxExpires),
+		"captures":  expression(&t.Captures),
+		"final":     expression(&t.Final),
+		"fact":      boolean(&t.Fact),
+		"voids":     expression(&t.Voids),
 	}
 }

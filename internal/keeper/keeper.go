@@ -1,6 +1,7 @@
 // Package keeper is the standing upkeep that one worker at a time does for all:
 // it audits what arrived since it last looked, sends again what was accepted and
-// has no outcome, and removes what is accounted for from EVENTS before it fills.
+// has no outcome, removes what is accounted for from EVENTS before it fills, and
+// takes holds that have expired off their accounts.
 //
 // Guarantee: whatever of it happens twice, or is cut short, changes nothing that
 // is true: copies meet the event's row, repairs look at the row again under its
@@ -27,6 +28,7 @@ import (
 	"github.com/onceledger/onceledger/internal/config"
 	"github.com/onceledger/onceledger/internal/telemetry"
 	"github.com/onceledger/onceledger/pkg/envelope"
+	"github.com/onceledger/onceledger/pkg/ledger"
 )
 
 const (
@@ -49,7 +51,10 @@ type Options struct {
 	JS     jetstream.JetStream
 	Config config.Keeper
 	// Meaning reads events by today's rules; see audit.Meaning.
-	Meaning  func(*envelope.Event) (fingerprint [32]byte, rules int64)
+	Meaning func(*envelope.Event) (fingerprint [32]byte, rules int64)
+	// Limits tells which accounts are bounded, as the workers have it; nil: expired
+	// holds are not released.
+	Limits   func(account string) (ledger.Limit, bool)
 	Log      zerolog.Logger
 	Registry prometheus.Registerer
 
@@ -150,7 +155,11 @@ func (k *keeper) round(ctx context.Context) (more bool, err error) {
 	if err := k.trim(ctx, p); err != nil {
 		return false, err
 	}
-	return p.More || swept, k.compensator.Run(ctx)
+	released, err := k.release(ctx)
+	if err != nil {
+		return false, err
+	}
+	return p.More || swept || released, k.compensator.Run(ctx)
 }
 
 // tell writes a line when what is wrong changes.

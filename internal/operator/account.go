@@ -53,8 +53,8 @@ func accountOf(a *ledger.Account) *Account {
 }
 
 var accountForm = form{
-	columns: []string{"ACCOUNT", "ASSET", "BALANCE", "DEBITS", "CREDITS", "LIMIT", "STATE"},
-	numbers: []int{2, 3, 4},
+	columns: []string{"ACCOUNT", "ASSET", "BALANCE", "HELD", "DEBITS", "CREDITS", "LIMIT", "STATE"},
+	numbers: []int{2, 3, 4, 5},
 	header: []string{
 		"account", "asset", "exponent", "balance_minor", "debits_posted_minor", "credits_posted_minor", "debits_pending_minor", "credits_pending_minor",
 		"balance", "debits_posted", "credits_posted", "debits_pending", "credits_pending", "limit", "policy", "overdrawn", "opened_at", "state",
@@ -64,7 +64,7 @@ var accountForm = form{
 func (a *Account) major(minor int64) string { return ledger.FormatMinor(minor, a.Exponent) }
 
 func (a *Account) cells() []string {
-	return []string{a.Account, a.Asset, a.major(a.Balance), a.major(a.DebitsPosted), a.major(a.CreditsPosted), a.limit(), a.State}
+	return []string{a.Account, a.Asset, a.major(a.Balance), a.major(a.DebitsPending), a.major(a.DebitsPosted), a.major(a.CreditsPosted), a.limit(), a.State}
 }
 
 func (a *Account) record() []string {

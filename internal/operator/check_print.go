@@ -98,7 +98,7 @@ func (e *DifferingEvent) would(named bool) string {
 func movements(list []Movement, named bool) string {
 	parts := make([]string, len(list))
 	for i, t := range list {
-		parts[i] = fmt.Sprintf("%s %s -> %s", t.amount(), t.Debit, t.Credit)
+		parts[i] = t.words()
 		if named {
 			parts[i] += " as " + operation(t.Operation)
 		}

@@ -40,6 +40,8 @@ type Event struct {
 	Created   time.Time  `json:"created_at"`
 	Decided   time.Time  `json:"decided_at"`
 	Transfers []Transfer `json:"transfers"`
+	// Holds are those that it opened, as they stand, and its voids.
+	Holds []Hold `json:"holds,omitempty"`
 	// Actions are what operators, and the system on their behalf, did to it.
 	Actions []Action `json:"actions,omitempty"`
 	// Conflicts are deliveries with another content under the same id.
@@ -63,11 +65,33 @@ type Movement struct {
 	Asset     string `json:"asset"`
 	Minor     int64  `json:"amount_minor"`
 	Exponent  int    `json:"exponent"`
+	// Kind is "hold", or "void", of the hold whose operation Of is.
+	Kind string `json:"kind,omitempty"`
+	Of   string `json:"of,omitempty"`
 }
 
-// movement describes t; exponent is that of its asset.
+// movement describes t; exponent is that of its asset. A capture moves money as any
+// transfer does.
 func movement(t ledger.Transfer, exponent int) Movement {
-	return Movement{t.Operation, t.Debit, t.Credit, t.Asset, t.Amount, exponent}
+	m := Movement{Operation: t.Operation, Debit: t.Debit, Credit: t.Credit, Asset: t.Asset, Minor: t.Amount, Exponent: exponent}
+	switch t.Kind {
+	case ledger.KindHold:
+		m.Kind = string(t.Kind)
+	case ledger.KindVoid:
+		m.Kind, m.Of = string(t.Kind), t.Parent
+	}
+	return m
+}
+
+// words says what is moved, held or voided.
+func (m *Movement) words() string {
+	switch ledger.Kind(m.Kind) {
+	case ledger.KindVoid:
+		return "void of " + operation(m.Of)
+	case ledger.KindHold:
+		return fmt.Sprintf("hold of %s %s -> %s", m.amount(), m.Debit, m.Credit)
+	}
+	return fmt.Sprintf("%s %s -> %s", m.amount(), m.Debit, m.Credit)
 }
 
 // amount is what is moved in major units, with its asset.
@@ -82,11 +106,15 @@ type Transfer struct {
 	N        int16  `json:"n"`
 	Reverses *int16 `json:"reverses,omitempty"`
 	Reversed bool   `json:"reversed,omitempty"`
+	// Uncovered is the part of a capture that no hold covered: it was posted as a fact.
+	Uncovered int64 `json:"uncovered_minor,omitempty"`
 }
 
-// remark says that a transfer does not count alone.
+// remark says that a transfer does not count alone, or that a person should know.
 func (t *Transfer) remark() string {
 	switch {
+	case t.Uncovered > 0:
+		return ledger.FormatMinor(t.Uncovered, t.Exponent) + " not covered by a hold"
 	case t.Reverses != nil:
 		return "reversal"
 	case t.Reversed:
@@ -149,9 +177,12 @@ func describe(ctx context.Context, pool *pgxpool.Pool, rows []*dedupe.Row) ([]Ev
 			applied = append(applied, r.No)
 		}
 	}
-	posted := map[int64][]*ledger.Entry{}
+	posted, held := map[int64][]*ledger.Entry{}, map[int64][]*ledger.Held{}
 	if len(applied) > 0 {
 		if posted, err = ledger.Posted(ctx, pool, applied); err != nil {
+			return nil, err
+		}
+		if held, err = ledger.HeldBy(ctx, pool, applied); err != nil {
 			return nil, err
 		}
 	}
@@ -159,6 +190,7 @@ func describe(ctx context.Context, pool *pgxpool.Pool, rows []*dedupe.Row) ([]Ev
 	for i, r := range rows {
 		events[i] = eventOf(r)
 		events[i].Transfers = transfersOf(posted[r.No], assets)
+		events[i].Holds = holdsOf(held[r.No], assets)
 	}
 	return events, nil
 }
@@ -171,7 +203,7 @@ func transfersOf(entries []*ledger.Entry, assets *ledger.Assets) []Transfer {
 		asset, _ := assets.Lookup(e.Asset)
 		transfers[i] = Transfer{
 			Movement: movement(e.Transfer, asset.Exponent), Posted: e.Posted.UTC(),
-			N: e.N, Reverses: e.Reverses, Reversed: e.Reverses == nil && !slices.Contains(standing, e),
+			N: e.N, Reverses: e.Reverses, Reversed: e.Reverses == nil && !slices.Contains(standing, e), Uncovered: e.Uncovered,
 		}
 	}
 	return transfers
@@ -248,6 +280,9 @@ func (e *Event) print(s *Session) error {
 		if err := t.flush(); err != nil {
 			return err
 		}
+	}
+	if err := printHolds(s, e.Holds); err != nil {
+		return err
 	}
 	if err := s.printActions(e); err != nil || len(e.Conflicts) == 0 {
 		return err

@@ -79,8 +79,8 @@ func (r *reviewer) compareAll(ctx context.Context, messages []stored) error {
 
 // books are the transfers that stand and matter to a batch.
 type books struct {
-	// own are the transfers by event, and posted those that hold an operation,
-	// whichever event they are of.
+	// own are the transfers by event, its holds and voids included, and posted those
+	// that have an operation, whichever event they are of.
 	own    map[int64][]*ledger.Entry
 	posted map[string]*ledger.Entry
 }
@@ -137,6 +137,15 @@ func (b *books) read(ctx context.Context, r *reviewer, events []int64) error {
 	}
 	for no, all := range entries {
 		b.own[no] = ledger.Standing(all)
+	}
+	held, err := ledger.HeldBy(ctx, r.Pool, events)
+	if err != nil {
+		return err
+	}
+	for no, list := range held {
+		for _, h := range list {
+			b.own[no] = append(b.own[no], &ledger.Entry{EventNo: no, Transfer: h.Transfer})
+		}
 	}
 	return nil
 }

@@ -77,6 +77,11 @@ func fold(posted []ledger.Transfer, next ledger.Transfer) ([]ledger.Transfer, *r
 	for i, t := range posted {
 		switch {
 		case t.Operation != next.Operation:
+		case t.Same(next) && t.Kind != "":
+			return posted, nil
+		case t.Same(next) && next.Kind != "": // a capture says more than the money it moves
+			posted[i] = next
+			return posted, nil
 		case t.Same(next):
 			if next.Refund && !t.Refund {
 				t.Parent = "" // what is given back says more than what it is about

@@ -12,6 +12,7 @@ import (
 
 	"github.com/onceledger/onceledger/internal/config"
 	"github.com/onceledger/onceledger/pkg/dlq"
+	"github.com/onceledger/onceledger/pkg/ledger"
 )
 
 // compiler compiles the expressions of one source and gathers faults.
@@ -66,31 +67,16 @@ func (c *compiler) rule(r config.Rule, i int) rule {
 func (c *compiler) transfer(t config.Transfer, path string) transfer {
 	outer := c.all
 	c.all = reads{}
-	account := wanted{result: cel.StringType, hint: `write text, for example "user:" + body.user`, literal: checkAccount}
-	compiled := transfer{
-		debit:  c.expression(t.Debit, t.Pos, path+".debit", account),
-		credit: c.expression(t.Credit, t.Pos, path+".credit", account),
-		amount: c.expression(t.Amount, t.Pos, path+".amount", wanted{
-			result: cel.IntType, hint: "use minor(x) for minor units, or major(x, asset)", missing: dlq.AmountMissing,
-		}),
-		asset: c.expression(t.Asset, t.Pos, path+".asset", wanted{
-			result: cel.StringType, hint: `write text, for example "EUR" or body.currency`, missing: dlq.CurrencyUnknown,
-			literal: func(code string) *refusal { _, refused := c.money.lookup(code); return refused },
-		}),
-		operation: c.expression(t.Operation, t.Pos, path+".operation", operationWanted),
+	compiled := transfer{kind: kindOf(t), expires: t.Expires, fact: t.Fact}
+	if compiled.kind != ledger.KindVoid {
+		c.movement(t, path, &compiled)
 	}
-	if compiled.amount != nil {
-		compiled.counted = !compiled.amount.reads.major
-		if r := compiled.amount.reads; r.minor && r.major && len(c.money.decimals) > 0 {
-			c.fault(t.Amount.Pos, path+".amount", "has both minor() and major(), and this provider counts some currencies "+
-				"with other decimals than ISO 4217; write two transfers")
-		}
-	}
+	compiled.operation = c.expression(t.Operation, t.Pos, path+".operation", operationWanted)
 	c.parent(t, path, &compiled)
-	if debit, ok := compiled.debit.constant(); ok {
-		if credit, ok := compiled.credit.constant(); ok && debit == credit {
-			c.fault(t.Credit.Pos, path+".credit", "is the debit account, too: %q", debit)
-		}
+	if written(t.Final) {
+		compiled.final = c.expression(t.Final, t.Pos, path+".final", wanted{
+			result: cel.BoolType, hint: "write true, or a condition, for example body.final_capture",
+		})
 	}
 	c.moving.merge(c.all)
 	outer.merge(c.all)
@@ -98,10 +84,56 @@ func (c *compiler) transfer(t config.Transfer, path string) transfer {
 	return compiled
 }
 
-// parent compiles what a transfer is about, and whether it gives a part of that back.
+func kindOf(t config.Transfer) ledger.Kind {
+	switch {
+	case t.Hold:
+		return ledger.KindHold
+	case written(t.Captures):
+		return ledger.KindCapture
+	case written(t.Voids):
+		return ledger.KindVoid
+	}
+	return ""
+}
+
+func written(t config.Text) bool { return t.Value != "" || t.Pos != (config.Pos{}) }
+
+// movement compiles what a transfer moves or holds.
+func (c *compiler) movement(t config.Transfer, path string, compiled *transfer) {
+	account := wanted{result: cel.StringType, hint: `write text, for example "user:" + body.user`, literal: checkAccount}
+	compiled.debit = c.expression(t.Debit, t.Pos, path+".debit", account)
+	compiled.credit = c.expression(t.Credit, t.Pos, path+".credit", account)
+	compiled.amount = c.expression(t.Amount, t.Pos, path+".amount", wanted{
+		result: cel.IntType, hint: "use minor(x) for minor units, or major(x, asset)", missing: dlq.AmountMissing,
+	})
+	compiled.asset = c.expression(t.Asset, t.Pos, path+".asset", wanted{
+		result: cel.StringType, hint: `write text, for example "EUR" or body.currency`, missing: dlq.CurrencyUnknown,
+		literal: func(code string) *refusal { _, refused := c.money.lookup(code); return refused },
+	})
+	if compiled.amount != nil {
+		compiled.counted = !compiled.amount.reads.major
+		if r := compiled.amount.reads; r.minor && r.major && len(c.money.decimals) > 0 {
+			c.fault(t.Amount.Pos, path+".amount", "has both minor() and major(), and this provider counts some currencies "+
+				"with other decimals than ISO 4217; write two transfers")
+		}
+	}
+	if debit, ok := compiled.debit.constant(); ok {
+		if credit, ok := compiled.credit.constant(); ok && debit == credit {
+			c.fault(t.Credit.Pos, path+".credit", "is the debit account, too: %q", debit)
+		}
+	}
+}
+
+// parent compiles what a transfer is about: what it gives a part of back, the hold
+// that it captures or voids, or something else.
 func (c *compiler) parent(t config.Transfer, path string, compiled *transfer) {
-	written := func(t config.Text) bool { return t.Value != "" || t.Pos != (config.Pos{}) }
 	about, key := t.Parent, ".parent"
+	switch compiled.kind {
+	case ledger.KindCapture:
+		about, key = t.Captures, ".captures"
+	case ledger.KindVoid:
+		about, key = t.Voids, ".voids"
+	}
 	if written(t.Refunds) {
 		if written(t.Parent) {
 			c.fault(t.Refunds.Pos, path+".refunds", "says what parent says, too: leave parent out")

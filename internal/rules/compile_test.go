@@ -55,6 +55,16 @@ func TestCompileReportsFaultsAtTheirPlace(t *testing.T) {
 		"refunds and parent": {func(s *config.Source) {
 			s.Rules[0].Transfers[0].Refunds, s.Rules[0].Transfers[0].Parent = text(`op("a", "b")`), text(`op("a", "b")`)
 		}, "rules[0].transfers[0].refunds", stands, "leave parent out"},
+		"captures is text": {func(s *config.Source) { s.Rules[0].Transfers[0].Captures = text(`"ch_1"`) },
+			"rules[0].transfers[0].captures", stands, "is of type string, not operation; use op(...)"},
+		"captures is the operation": {func(s *config.Source) { s.Rules[0].Transfers[0].Captures = s.Rules[0].Transfers[0].Operation },
+			"rules[0].transfers[0].captures", stands, "is the operation itself"},
+		"final is text": {func(s *config.Source) {
+			s.Rules[0].Transfers[0].Captures, s.Rules[0].Transfers[0].Final = text(`op("a", "b")`), text(`"yes"`)
+		}, "rules[0].transfers[0].final", stands, "is of type string, not bool; write true"},
+		"voids is text": {func(s *config.Source) {
+			s.Rules[0].Transfers[0] = config.Transfer{Voids: text(`"ch_1"`), Operation: text(`op("a", "b")`)}
+		}, "rules[0].transfers[0].voids", stands, "is of type string, not operation; use op(...)"},
 		"same account": {func(s *config.Source) { s.Rules[0].Transfers[0].Credit = text(`"world"`) },
 			"rules[0].transfers[0].credit", stands, "is the debit account, too"},
 		"operation is text": {func(s *config.Source) { s.Rules[0].Transfers[0].Operation = text(`"charge:" + body.id`) },

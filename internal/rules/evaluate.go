@@ -145,6 +145,30 @@ func checkAccount(name string) *refusal {
 // post evaluates one transfer; nil without a refusal means that its amount is 0.
 // The amount comes first: an event that moves no money needs no ids.
 func (s *Set) post(t *transfer, f *facts) (*ledger.Transfer, *refusal) {
+	posted := &ledger.Transfer{}
+	var refused *refusal
+	if t.kind != ledger.KindVoid {
+		if posted, refused = s.movement(t, f); posted == nil || refused != nil {
+			return nil, refused
+		}
+	}
+	if posted.Operation, refused = s.operation(t.operation, f); refused != nil {
+		return nil, refused
+	}
+	posted.Kind, posted.Expires, posted.Fact, posted.Refund = t.kind, t.expires, t.fact, t.refund
+	if t.parent != nil {
+		if posted.Parent, refused = s.operation(t.parent, f); refused != nil {
+			return nil, refused
+		}
+	}
+	if t.final != nil {
+		posted.Final, refused = t.final.holds(f)
+	}
+	return posted, refused
+}
+
+// movement evaluates what a transfer moves or holds; nil means that it is 0.
+func (s *Set) movement(t *transfer, f *facts) (*ledger.Transfer, *refusal) {
 	v, refused := t.amount.eval(f)
 	if refused != nil {
 		return nil, refused
@@ -178,14 +202,7 @@ func (s *Set) post(t *transfer, f *facts) (*ledger.Transfer, *refusal) {
 	if posted.Debit == posted.Credit {
 		return nil, t.credit.refuse(refuse(dlq.RuleError, "is the debit account, too: %q", posted.Debit))
 	}
-	if posted.Operation, refused = s.operation(t.operation, f); refused != nil {
-		return nil, refused
-	}
-	if t.parent != nil {
-		posted.Parent, refused = s.operation(t.parent, f)
-		posted.Refund = t.refund
-	}
-	return posted, refused
+	return posted, nil
 }
 
 // operation evaluates the key of an operation.

@@ -90,6 +90,9 @@ func (s *Set) hash() int64 {
 			if t.Refunds.Value != "" {
 				texts = append(texts, "refunds", t.Refunds.Value)
 			}
+			if kind := kindOf(t); kind != "" {
+				texts = append(texts, string(kind), t.Expires.String(), t.Captures.Value, t.Voids.Value, t.Final.Value, strconv.FormatBool(t.Fact))
+			}
 			h = appendList(h, texts)
 		}
 	}

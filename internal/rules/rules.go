@@ -23,6 +23,7 @@ package rules
 
 import (
 	"cmp"
+	"time"
 
 	"github.com/onceledger/onceledger/internal/body"
 	"github.com/onceledger/onceledger/internal/config"
@@ -91,6 +92,12 @@ type transfer struct {
 	// of that back.
 	parent *expression
 	refund bool
+	// kind is what the transfer is to a hold, which parent then names but for a hold
+	// itself; final is nil where a capture never is the last.
+	kind    ledger.Kind
+	expires time.Duration
+	final   *expression
+	fact    bool
 }
 
 // Compile checks and compiles every expression of src. It returns all faults at

@@ -199,7 +199,7 @@ func (l *loop) try(ctx context.Context, it *item, cause error) error {
 		return fmt.Errorf("commit: %w", err)
 	}
 	if it.posting != nil {
-		l.w.reportFacts(it.posting.Overdrawn, it.posting.Frozen)
+		l.w.reportFacts(it.posting.Overdrawn, it.posting.Frozen, it.posting.Uncovered)
 	}
 	it.ended()
 	it.settle()

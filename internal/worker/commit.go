@@ -139,7 +139,7 @@ func (l *loop) transact(ctx context.Context, items []*item) error {
 	if err := commitWith(ctx, conn, &second); err != nil {
 		return err
 	}
-	l.w.reportFacts(book.Overdrawn(), book.Frozen())
+	l.w.reportFacts(book.Overdrawn(), book.Frozen(), book.Uncovered())
 	for _, it := range items {
 		if reserved.New(it.row.No) {
 			it.ended()
@@ -237,8 +237,13 @@ func (it *item) judge(row *dedupe.Row) {
 }
 
 // reportFacts tells a person of accounts that a fact took past a limit which is
-// only recorded, or moved although they are frozen.
-func (w *worker) reportFacts(overdrawn, frozen []string) {
+// only recorded, or moved although they are frozen, and of captures that no hold
+// covered.
+func (w *worker) reportFacts(overdrawn, frozen, uncovered []string) {
+	for _, operation := range uncovered {
+		w.metrics.uncovered.Inc()
+		w.sampled.Warn().Str(telemetry.KeyOperation, operation).Msg("capture is not covered by a hold: it was posted as a fact")
+	}
 	for _, name := range overdrawn {
 		w.metrics.overdrawn.Inc()
 		w.sampled.Warn().Str(telemetry.KeyAccount, name).Msg("account is overdrawn: a fact was posted past its limit")

@@ -12,6 +12,7 @@ type metrics struct {
 	conflicts   *prometheus.CounterVec
 	overdrawn   prometheus.Counter
 	frozen      prometheus.Counter
+	uncovered   prometheus.Counter
 	claims      *prometheus.CounterVec
 	redis       *prometheus.CounterVec
 	batch       prometheus.Histogram
@@ -48,6 +49,7 @@ func newMetrics(reg *prometheus.Registry) *metrics {
 		conflicts:   counters("id_conflicts_total", "Deliveries whose content differs from the one that stands under their event id.", "source"),
 		overdrawn:   counter("accounts_overdrawn_total", "Accounts that a fact took past a limit which is only recorded."),
 		frozen:      counter("accounts_frozen_total", "Accounts that a fact moved although they are frozen, a batch."),
+		uncovered:   counter("captures_uncovered_total", "Captures that were posted as facts and that no hold covered in full."),
 		claims:      counters("claims_total", "Keys by what Redis said of them: claimed, held, done, unknown.", "claim"),
 		redis:       counters("redis_events_total", "Keys for which Redis did not answer (error), was left alone (skipped), held a claim without expiry (repaired), or called finished what is not (lie).", "event"),
 		batch:       histogram("batch_size", "Deliveries gathered for one batch.", prometheus.ExponentialBuckets(1, 2, 10)),

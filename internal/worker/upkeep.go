@@ -11,6 +11,6 @@ import (
 // its share. What it meets never ends the worker.
 func (w *worker) upkeep(ctx context.Context) error {
 	return keeper.Run(ctx, keeper.Options{
-		Pool: w.pool, JS: w.js, Config: w.cat.Config.Keeper, Meaning: audit.Meaning(w.cat), Log: w.log, Registry: w.reg,
+		Pool: w.pool, JS: w.js, Config: w.cat.Config.Keeper, Meaning: audit.Meaning(w.cat), Limits: w.limit, Log: w.log, Registry: w.reg,
 	})
 }

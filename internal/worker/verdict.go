@@ -89,6 +89,10 @@ func Refusal(err error) dlq.Reason {
 		return dlq.MissingParent
 	case errors.Is(err, ledger.ErrOverRefund):
 		return dlq.OverRefund
+	case errors.Is(err, ledger.ErrHoldClosed):
+		return dlq.HoldClosed
+	case errors.Is(err, ledger.ErrOverCapture):
+		return dlq.OverCapture
 	case errors.Is(err, ledger.ErrAmountOverflow):
 		return dlq.AmountOverflow
 	}

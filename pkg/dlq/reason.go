@@ -92,8 +92,8 @@ var infos = map[Reason]Info{
 	InsufficientFunds: {Transient: true, Compensable: true, Hint: "the account's limit refused the debit; fund it, then redrive"},
 	MissingParent:     {Transient: true, Compensable: true, Hint: "the transfer this one refers to has not arrived; find it, then redrive"},
 	OverRefund:        {Hint: "the reversals would exceed the original amount; compare them with the provider's dashboard"},
-	HoldClosed:        {Hint: "the hold was already posted or voided; compare its history with the provider's dashboard"},
-	OverCapture:       {Hint: "the capture exceeds its hold; compare both with the provider's dashboard"},
+	HoldClosed:        {Hint: "the hold was captured, voided or has expired; compare with the provider's dashboard: if the capture has happened, say fact: true, then redrive"},
+	OverCapture:       {Hint: "the capture exceeds what is left of its hold; compare both with the provider's dashboard: if it has happened, say fact: true, then redrive"},
 
 	RetryBudget: {Compensable: true, Hint: "every try failed; see the error, mend its cause, then redrive"},
 	CrashBudget: {Hint: "the worker died while it tried this event; see its logs before you redrive"},

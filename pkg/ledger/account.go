@@ -122,7 +122,7 @@ func SetMetadata(ctx context.Context, tx pgx.Tx, name, asset string, values map[
 
 // lockAccount returns an account in one asset, or all, locked in lock order.
 func lockAccount(ctx context.Context, tx pgx.Tx, name, asset string) ([]*Account, error) {
-	found, err := tx.Query(ctx, accountsSQL+`
+	found, err := tx.Query(ctx, storedSQL+`
 		WHERE a.name = $1 AND ($2 = '' OR a.asset = $2)
 		ORDER BY a.name, a.asset
 		FOR NO KEY UPDATE OF a`, name, asset)

@@ -12,15 +12,23 @@ import (
 
 // Batch posts many events in one transaction with two round trips: lock what
 // may be contended, decide in Go in the order of the stream, write. Locks are
-// taken in two classes, operations before accounts, each sorted, so that two
-// batches never wait for each other in a circle.
+// taken in three classes, operations before holds before accounts, each sorted, so
+// that two batches never wait for each other in a circle. A batch with holds takes
+// one more round trip.
 type Batch struct {
 	postings []*Posting
 	limits   func(account string) (Limit, bool)
 	ops      map[string]*operation
 	parents  parents
 	refunds  refunds
+	holds    holds
 	accounts map[accountKey]*account
+	// expired are the holds that have expired and are still counted by their
+	// accounts' rows, uncovered what facts have captured beyond their holds, by
+	// operation; last is set once no more hold comes.
+	expired   []*hold
+	uncovered map[string]int64
+	last      bool
 }
 
 // operation is one key of the batch: reserved by us, or there already.
@@ -47,13 +55,21 @@ type account struct {
 	state   State
 	debits  int64 // as locked; zero for an account without limit
 	credits int64
-	pending struct{ debits, credits int64 }
-	add     delta
+	// pending is what is held, but for what has expired; released is of the latter
+	// what the batch takes off the account's row.
+	pending, released sides
+	add               delta
 }
 
-// delta is what transfers add to both sides of an account.
-type delta struct {
+// sides are two sums of an account.
+type sides struct {
 	debits, credits int64
+}
+
+// delta is what a batch adds to both sides of an account, posted and held.
+type delta struct {
+	sides
+	held sides
 }
 
 // NewBatch prepares postings, which must be in the order of the stream. limits
@@ -72,6 +88,10 @@ func NewBatch(limits func(account string) (Limit, bool), postings []*Posting) *B
 			}
 			b.parents.name(t.Parent)
 			b.refunds.name(t)
+			b.holds.name(t)
+			if t.Kind == KindVoid {
+				continue // its hold says which accounts
+			}
 			b.open(accountKey{t.Debit, t.Asset})
 			b.open(accountKey{t.Credit, t.Asset})
 		}
@@ -94,11 +114,16 @@ func (b *Batch) open(k accountKey) {
 }
 
 // Reserve queues the first round trip: operations, their parents, what is given
-// back, limited accounts, then a look at the others.
+// back, limited accounts, then a look at the others. Where there are holds, they are
+// locked instead of accounts.
 func (b *Batch) Reserve(q *pgx.Batch) {
 	b.reserveOperations(q, sortedKeys(b.ops))
 	b.parents.read(q)
 	b.lockRefunded(q)
+	if len(b.holds) > 0 {
+		b.lockHolds(q)
+		return
+	}
 	b.lockAccounts(q)
 	b.readStates(q)
 }
@@ -120,12 +145,15 @@ func (b *Batch) reserveOperations(q *pgx.Batch, keys []string) {
 		events[i], amounts[i], refunds[i] = op.event, op.claimed.Amount, op.claimed.refunds()
 		debits[i], credits[i], assets[i] = op.claimed.Debit, op.claimed.Credit, op.claimed.Asset
 	}
-	q.Queue(`
-		INSERT INTO operations (key, event_no, debit, credit, asset, amount, refunds)
-		SELECT *
-		FROM unnest($1::text[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::text[])
-		ON CONFLICT (key) DO NOTHING
-		RETURNING key`, keys, events, debits, credits, assets, amounts, refunds).Query(func(found pgx.Rows) error {
+	insert, args := reserveSQL, []any{keys, events, debits, credits, assets, amounts, refunds}
+	if len(b.holds) > 0 {
+		kinds, holds := make([]*string, n), make([]*string, n)
+		for i, key := range keys {
+			kinds[i], holds[i] = b.ops[key].claimed.stored()
+		}
+		insert, args = reserveKindsSQL, append(args, kinds, holds)
+	}
+	q.Queue(insert, args...).Query(func(found pgx.Rows) error {
 		reserved, err := pgx.CollectRows(found, pgx.RowTo[string])
 		if err != nil {
 			return fmt.Errorf("reserve operations: %w", err)
@@ -136,6 +164,22 @@ func (b *Batch) reserveOperations(q *pgx.Batch, keys []string) {
 		return nil
 	})
 }
+
+// Batches without holds insert no wider rows than they need.
+const (
+	reserveSQL = `
+		INSERT INTO operations (key, event_no, debit, credit, asset, amount, refunds)
+		SELECT *
+		FROM unnest($1::text[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::text[])
+		ON CONFLICT (key) DO NOTHING
+		RETURNING key`
+	reserveKindsSQL = `
+		INSERT INTO operations (key, event_no, debit, credit, asset, amount, refunds, kind, hold)
+		SELECT *
+		FROM unnest($1::text[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::text[], $8::text[], $9::text[])
+		ON CONFLICT (key) DO NOTHING
+		RETURNING key`
+)
 
 // lockAccounts opens, where it may, and locks every limited account of the batch,
 // credited ones too: a lock taken here must never be waited for in the second trip.
@@ -175,13 +219,13 @@ func (b *Batch) lockAccounts(q *pgx.Batch) {
 		for found.Next() {
 			var k accountKey
 			var state State
-			var debits, credits, debitsPending, creditsPending int64
-			if err := found.Scan(&k.name, &k.asset, &state, &debits, &credits, &debitsPending, &creditsPending); err != nil {
+			var debits, credits int64
+			var pending sides
+			if err := found.Scan(&k.name, &k.asset, &state, &debits, &credits, &pending.debits, &pending.credits); err != nil {
 				return fmt.Errorf("lock accounts: %w", err)
 			}
 			a := b.accounts[k]
-			a.state, a.debits, a.credits = state, debits, credits
-			a.pending.debits, a.pending.credits = debitsPending, creditsPending
+			a.state, a.debits, a.credits, a.pending = state, debits, credits, pending
 		}
 		return found.Err()
 	})
@@ -195,19 +239,23 @@ func (b *Batch) Skip(p *Posting) {
 
 // Decide says of every posting whether it is posted, in the order of the stream,
 // but parents before their children. It reads the operations that others have
-// posted, if there are any, and the refunds of others, if there are any here: one
-// more round trip each.
-func (b *Batch) Decide(ctx context.Context, tx Querier) error {
+// posted, if there are any, the refunds of others, if there are any here, and what
+// has expired on accounts with something held: one more round trip each.
+func (b *Batch) Decide(ctx context.Context, tx Sender) error {
 	if err := b.readPosted(ctx, tx); err != nil {
 		return err
 	}
 	if err := b.readRefunds(ctx, tx); err != nil {
 		return err
 	}
+	if err := b.lockHeld(ctx, tx); err != nil {
+		return err
+	}
 	for _, p := range b.postings {
 		p.Posted, p.Err = b.decide(p)
 		b.decideChildren(p.Posted)
 	}
+	b.decideFacts()
 	return nil
 }
 
@@ -224,7 +272,7 @@ func (b *Batch) readPosted(ctx context.Context, tx Querier) error {
 		return nil
 	}
 	found, err := tx.Query(ctx, `
-		SELECT key, event_no, debit, credit, asset, amount
+		SELECT key, event_no, debit, credit, asset, amount, COALESCE(kind, ''), COALESCE(hold, '')
 		FROM operations
 		WHERE key = ANY($1)`, keys)
 	if err != nil {
@@ -233,9 +281,11 @@ func (b *Batch) readPosted(ctx context.Context, tx Querier) error {
 	for found.Next() {
 		var t Transfer
 		var owner int64
-		if err := found.Scan(&t.Operation, &owner, &t.Debit, &t.Credit, &t.Asset, &t.Amount); err != nil {
+		var kind string
+		if err := found.Scan(&t.Operation, &owner, &t.Debit, &t.Credit, &t.Asset, &t.Amount, &kind, &t.Parent); err != nil {
 			return fmt.Errorf("read operations: %w", err)
 		}
+		t.Kind, t.Final = kindOf(kind)
 		op := b.ops[t.Operation]
 		op.posted, op.owner = &t, owner
 	}
@@ -273,7 +323,12 @@ func (b *Batch) decide(p *Posting) ([]Transfer, error) {
 	if err := b.giveBack(fresh); err != nil {
 		return nil, err
 	}
-	if err := b.book(fresh); err != nil {
+	held, undo, err := b.holdsOf(p, fresh)
+	if err == nil {
+		err = b.book(fresh, held...)
+	}
+	if err != nil {
+		undo()
 		b.count(fresh, fresh, -1)
 		return nil, err
 	}
@@ -285,8 +340,18 @@ func (b *Batch) decide(p *Posting) ([]Transfer, error) {
 }
 
 func conflict(there, asked Transfer, owner int64) error {
-	return fmt.Errorf("%w: %s: event %d posted %d %s from %s to %s, this one asks for %d %s from %s to %s", ErrOperationConflict,
-		asked.Operation, owner, there.Amount, there.Asset, there.Debit, there.Credit, asked.Amount, asked.Asset, asked.Debit, asked.Credit)
+	return fmt.Errorf("%w: %s: event %d %s, this one asks for %s", ErrOperationConflict, asked.Operation, owner, there.words("posted "), asked.words(""))
+}
+
+// words says a transfer in words, with what is said of one that moves money.
+func (t Transfer) words(posted string) string {
+	switch t.Kind {
+	case KindVoid:
+		return "a void of " + t.Parent
+	case KindHold:
+		posted = "a hold of "
+	}
+	return fmt.Sprintf("%s%d %s from %s to %s", posted, t.Amount, t.Asset, t.Debit, t.Credit)
 }
 
 // touched is an account that a posting books on, as it was before.
@@ -296,10 +361,11 @@ type touched struct {
 	was delta
 }
 
-// book adds transfers to the batch's accounts, all or none.
-func (b *Batch) book(transfers []Transfer) error {
+// book adds transfers, and what they hold or release, to the batch's accounts, all
+// or none.
+func (b *Batch) book(transfers []Transfer, held ...reservation) error {
 	before := make([]touched, 0, 2*len(transfers))
-	err := b.move(transfers, &before)
+	err := b.move(transfers, held, &before)
 	for _, t := range before {
 		if err == nil {
 			err = t.check(t.accountKey, t.was)
@@ -314,7 +380,7 @@ func (b *Batch) book(transfers []Transfer) error {
 }
 
 // move adds transfers to their accounts and notes in before how those stood.
-func (b *Batch) move(transfers []Transfer, before *[]touched) error {
+func (b *Batch) move(transfers []Transfer, held []reservation, before *[]touched) error {
 	touch := func(k accountKey) *account {
 		a := b.accounts[k]
 		if !slices.ContainsFunc(*before, func(t touched) bool { return t.account == a }) {
@@ -322,7 +388,17 @@ func (b *Batch) move(transfers []Transfer, before *[]touched) error {
 		}
 		return a
 	}
+	for _, r := range held {
+		debitOK := grow(&touch(r.debit).add.held.debits, r.amount)
+		creditOK := grow(&touch(r.credit).add.held.credits, r.amount)
+		if !debitOK || !creditOK {
+			return fmt.Errorf("%w: what is held would exceed 64 bits", ErrAmountOverflow)
+		}
+	}
 	for _, t := range transfers {
+		if !t.Kind.moves() {
+			continue
+		}
 		debitOK := grow(&touch(accountKey{t.Debit, t.Asset}).add.debits, t.Amount)
 		creditOK := grow(&touch(accountKey{t.Credit, t.Asset}).add.credits, t.Amount)
 		if !debitOK || !creditOK {
@@ -334,7 +410,7 @@ func (b *Batch) move(transfers []Transfer, before *[]touched) error {
 
 // grow adds amount unless the sum does not fit.
 func grow(sum *int64, amount int64) bool {
-	if amount > math.MaxInt64-*sum {
+	if amount > 0 && *sum > math.MaxInt64-amount {
 		return false
 	}
 	*sum += amount
@@ -349,31 +425,34 @@ func (a *account) check(k accountKey, was delta) error {
 		return err
 	}
 	debits, credits := a.debits, a.credits
-	if !grow(&debits, a.add.debits) || !grow(&credits, a.add.credits) {
+	pending := a.pending
+	if !grow(&debits, a.add.debits) || !grow(&credits, a.add.credits) ||
+		!grow(&pending.debits, a.add.held.debits) || !grow(&pending.credits, a.add.held.credits) {
 		return fmt.Errorf("%w: account %s: the balance would exceed 64 bits", ErrAmountOverflow, k.name)
 	}
-	before, _, _ := a.sides(was)
-	bounded, held, bound := a.sides(a.add)
-	if a.limit.Enforce && bounded > before && bounded > bound-held {
+	boundedBefore, heldBefore, _ := a.against(was)
+	bounded, held, bound := a.against(a.add)
+	grown := bounded-boundedBefore > heldBefore-held
+	if a.limit.Enforce && grown && bounded > bound-held {
 		return fmt.Errorf("%w: account %s (%s, minor units): %s: %d posted and %d held against %d",
 			ErrInsufficientFunds, k.name, k.asset, a.limit.Rule, bounded, held, bound)
 	}
 	return nil
 }
 
-// sides returns the account's bounded side, what is held on it, and the side
+// against returns the account's bounded side, what is held on it, and the side
 // that bounds it, with add on top of what is locked.
-func (a *account) sides(add delta) (bounded, held, bound int64) {
+func (a *account) against(add delta) (bounded, held, bound int64) {
 	debits, credits := a.debits+add.debits, a.credits+add.credits
 	if a.limit.Rule == CreditsMustNotExceedDebits {
-		return credits, a.pending.credits, debits
+		return credits, a.pending.credits + add.held.credits, debits
 	}
-	return debits, a.pending.debits, credits
+	return debits, a.pending.debits + add.held.debits, credits
 }
 
 // passed reports whether the account is past its limit with add on top.
 func (a *account) passed(add delta) bool {
-	bounded, held, bound := a.sides(add)
+	bounded, held, bound := a.against(add)
 	return bounded > bound-held
 }
 

@@ -1,9 +1,10 @@
-// Package ledger keeps double-entry books in Postgres: accounts, operations
-// and insert-only transfers.
+// Package ledger keeps double-entry books in Postgres: accounts, operations,
+// holds and insert-only transfers.
 //
 // Guarantee: a business operation is posted once, whichever events report it;
 // what a transaction posts is there completely or not at all; balances are the
-// sums of the transfers; a limit that is enforced is never passed.
+// sums of the transfers; a limit that is enforced is never passed, by what is posted
+// and held together.
 //
 //	batch := ledger.NewBatch(limits, postings)   // in the order of the stream
 //	var first, second pgx.Batch
@@ -19,6 +20,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -38,6 +40,12 @@ var (
 	// ErrOverRefund means that the refunds of an operation would exceed its amount,
 	// or are in another asset.
 	ErrOverRefund = errors.New("the refunds would exceed what they are of")
+	// ErrHoldClosed means that the hold was captured in full or for the last time,
+	// voided, or has expired.
+	ErrHoldClosed = errors.New("the hold is closed")
+	// ErrOverCapture means that a capture is more than is left of its hold, or in
+	// another asset.
+	ErrOverCapture = errors.New("the captures would exceed the hold")
 	// ErrAccountUnknown means that the account has to be opened first, and is not;
 	// it may pass later.
 	ErrAccountUnknown = errors.New("the account is not open")
@@ -58,29 +66,46 @@ var (
 type Transfer struct {
 	// Operation is the scoped business key; two transfers with equal keys are one.
 	Operation string
-	// Debit and Credit are account names; they differ.
+	// Kind is empty where money just moves; see the kinds for the others.
+	Kind Kind
+	// Debit and Credit are account names; they differ. A void has none.
 	Debit, Credit string
 	// Asset is an ISO 4217 code or a declared asset.
 	Asset string
-	// Amount is in minor units and positive.
+	// Amount is in minor units and positive, and zero for a void.
 	Amount int64
 	// Parent is the key of the operation that this one is about, the charge of a
-	// refund; empty for none. It must be posted first, which is all it says so
-	// far: it is not stored, and no part of the content (see Same).
+	// refund or the hold of a capture; empty for none. It must be posted first, and
+	// is no part of the content (see Same), but for a void, which has no other.
 	Parent string
 	// Refund says that this transfer gives back a part of Parent: all of those
 	// together, at most its amount, in its asset.
 	Refund bool
+	// Expires is how long after it was posted a hold lasts; positive, and only for
+	// holds. It counts in microseconds.
+	Expires time.Duration
+	// Final says that a capture is the last of its hold: what is left is released.
+	Final bool
+	// Fact says that a capture has happened whatever became of its hold: it is posted
+	// and marked where the hold is not there, closed, or less.
+	Fact bool
 }
 
 // Same reports whether two transfers are the same money: operation, accounts,
-// asset and amount. Parent and Refund are left out: they say when a transfer may
-// be posted, not what it moves, so that rules which learn of parents later make no
-// conflicts with what they posted before.
-func (t Transfer) Same(o Transfer) bool {
-	t.Parent, o.Parent = "", ""
-	t.Refund, o.Refund = false, false
-	return t == o
+// asset and amount, moved or held. The rest is left out: it says when a transfer
+// may be posted, not what it moves, so that rules which learn of parents or holds
+// later make no conflicts with what they posted before.
+func (t Transfer) Same(o Transfer) bool { return t.content() == o.content() }
+
+func (t Transfer) content() Transfer {
+	c := Transfer{Operation: t.Operation, Kind: t.Kind, Debit: t.Debit, Credit: t.Credit, Asset: t.Asset, Amount: t.Amount}
+	switch t.Kind {
+	case KindCapture:
+		c.Kind = ""
+	case KindVoid:
+		c.Parent = t.Parent
+	}
+	return c
 }
 
 // Posting is what one event asks for, and what became of it. It is decided as
@@ -94,11 +119,13 @@ type Posting struct {
 	// Posted are the new ones. Set by Decide.
 	Posted []Transfer
 	// Overdrawn are accounts that Posted took past a limit which is only
-	// recorded, and Frozen those it moved although they are frozen. Set by Post.
-	Overdrawn, Frozen []string
+	// recorded, Frozen those it moved although they are frozen, and Uncovered the
+	// operations of captures that no hold covered. Set by Post.
+	Overdrawn, Frozen, Uncovered []string
 	// Err is why the posting was refused: ErrOperationConflict, ErrMissingParent,
-	// ErrOverRefund, ErrInsufficientFunds, ErrAccountUnknown, ErrAccountFrozen,
-	// ErrAccountClosed or ErrAmountOverflow. Set by Decide.
+	// ErrOverRefund, ErrHoldClosed, ErrOverCapture, ErrInsufficientFunds,
+	// ErrAccountUnknown, ErrAccountFrozen, ErrAccountClosed or ErrAmountOverflow. Set
+	// by Decide.
 	Err error
 }
 
@@ -138,6 +165,12 @@ type Querier interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
 
+// Sender is a Querier that takes several statements at once.
+type Sender interface {
+	Querier
+	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
+}
+
 // accountKey is an account's identity and place in the lock order.
 type accountKey struct {
 	name, asset string
@@ -152,16 +185,24 @@ func (k accountKey) compare(o accountKey) int {
 // means that an account was frozen or closed meanwhile: try the transaction again.
 func Post(ctx context.Context, tx pgx.Tx, limits func(account string) (Limit, bool), p *Posting) error {
 	batch := NewBatch(limits, []*Posting{p})
+	if err := batch.post(ctx, tx); err != nil {
+		return err
+	}
+	p.Overdrawn, p.Frozen, p.Uncovered = batch.Overdrawn(), batch.Frozen(), batch.Uncovered()
+	return nil
+}
+
+// post is the whole way of a batch.
+func (b *Batch) post(ctx context.Context, tx pgx.Tx) error {
 	var reserve, write pgx.Batch
-	batch.Reserve(&reserve)
+	b.Reserve(&reserve)
 	if err := tx.SendBatch(ctx, &reserve).Close(); err != nil {
 		return fmt.Errorf("reserve posting: %w", err)
 	}
-	if err := batch.Decide(ctx, tx); err != nil {
+	if err := b.Decide(ctx, tx); err != nil {
 		return err
 	}
-	p.Overdrawn, p.Frozen = batch.Overdrawn(), batch.Frozen()
-	batch.Write(&write)
+	b.Write(&write)
 	if write.Len() == 0 {
 		return nil
 	}

@@ -119,7 +119,7 @@ func readBooks(ctx context.Context, pool *pgxpool.Pool, prefix string) (books, e
 	}
 	var tr ledger.Transfer
 	to := []any{&tr.Operation, &tr.Debit, &tr.Credit, &tr.Asset, &tr.Amount}
-	rows, _ = pool.Query(ctx, `SELECT key, debit, credit, asset, amount FROM operations WHERE starts_with(key, $1)`, prefix)
+	rows, _ = pool.Query(ctx, `SELECT key, debit, credit, asset, amount FROM operations WHERE starts_with(key, $1) AND (kind IS NULL OR kind NOT IN ('hold', 'void'))`, prefix)
 	if _, err = pgx.ForEachRow(rows, to, func() error { b.Operations[tr.Operation] = tr; return nil }); err != nil {
 		return b, err
 	}

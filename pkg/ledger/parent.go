@@ -58,12 +58,20 @@ func (b *Batch) stands(key string) bool {
 	return b.parents.posted[key]
 }
 
+// parentStands reports whether a transfer may do without its parent in its posting.
+func (b *Batch) parentStands(t Transfer) bool {
+	if t.Kind == KindCapture || t.Kind == KindVoid {
+		return b.holdStands(t)
+	}
+	return b.stands(t.Parent)
+}
+
 // orphan returns the first of a posting's new transfers whose parent is neither
 // posted nor posted along with it. Those of a posting may be about each other,
 // though not in a circle.
 func (b *Batch) orphan(fresh []Transfer) (child Transfer, ok bool) {
 	for _, child = range fresh {
-		for steps := 0; child.Parent != "" && !b.stands(child.Parent); steps++ {
+		for steps := 0; child.Parent != "" && !b.parentStands(child); steps++ {
 			at := slices.IndexFunc(fresh, func(t Transfer) bool { return t.Operation == child.Parent })
 			if at < 0 || steps == len(fresh) {
 				return child, true

@@ -12,7 +12,8 @@ import (
 type Account struct {
 	Name string
 	Asset
-	DebitsPosted, CreditsPosted   int64
+	DebitsPosted, CreditsPosted int64
+	// DebitsPending and CreditsPending are what is held and has not expired.
 	DebitsPending, CreditsPending int64
 	// Limit is nil where the account has none.
 	Limit  *Limit
@@ -71,11 +72,27 @@ func Balances(ctx context.Context, q Querier, name string) ([]*Account, error) {
 	return collectAccounts(found, err)
 }
 
-const accountsSQL = `
-	SELECT a.name, a.asset, d.exponent, a.debits_posted, a.credits_posted, a.debits_pending, a.credits_pending,
+// accountsSQL reads accounts with what is held now; storedSQL with what their rows
+// say, which counts holds that have expired until they are released.
+const (
+	accountsSQL = accountsHead + `
+	       a.debits_pending - CASE WHEN a.debits_pending = 0 THEN 0 ELSE (
+	           SELECT COALESCE(sum(h.held), 0)::bigint
+	           FROM holds h
+	           WHERE h.debit = a.name AND h.asset = a.asset AND h.held > 0 AND h.expires_at <= now()) END,
+	       a.credits_pending - CASE WHEN a.credits_pending = 0 THEN 0 ELSE (
+	           SELECT COALESCE(sum(h.held), 0)::bigint
+	           FROM holds h
+	           WHERE h.credit = a.name AND h.asset = a.asset AND h.held > 0 AND h.expires_at <= now()) END,` + accountsTail
+	storedSQL = accountsHead + ` a.debits_pending, a.credits_pending,` + accountsTail
+
+	accountsHead = `
+	SELECT a.name, a.asset, d.exponent, a.debits_posted, a.credits_posted,`
+	accountsTail = `
 	       a.balance_limit, a.limit_policy, a.opened_at, a.state, a.metadata
 	FROM accounts a
 	LEFT JOIN assets d ON d.code = a.asset`
+)
 
 func collectAccounts(found pgx.Rows, err error) ([]*Account, error) {
 	if err != nil {
@@ -137,7 +154,10 @@ type Entry struct {
 	// Reverses is the N of the transfer of the same event that this one takes
 	// back; nil where it takes none back.
 	Reverses *int16
-	Posted   time.Time
+	// Uncovered is the part of a capture that was posted as a fact although no hold
+	// covered it.
+	Uncovered int64
+	Posted    time.Time
 }
 
 // Standing returns the entries of whole events that count: those that are no
@@ -165,7 +185,7 @@ func Standing(entries []*Entry) []*Entry {
 // Posted returns the transfers of events, by event number, in their order.
 func Posted(ctx context.Context, q Querier, events []int64) (map[int64][]*Entry, error) {
 	found, err := q.Query(ctx, `
-		SELECT event_no, n, operation, debit, credit, asset, amount, reverses, created_at
+		SELECT event_no, n, operation, debit, credit, asset, amount, reverses, COALESCE(uncovered, 0), created_at
 		FROM transfers
 		WHERE event_no = ANY($1)
 		ORDER BY event_no, n`, events)
@@ -186,7 +206,7 @@ func collectEntries(found pgx.Rows, err error) ([]*Entry, error) {
 	}
 	entries, err := pgx.CollectRows(found, func(row pgx.CollectableRow) (*Entry, error) {
 		var e Entry
-		err := row.Scan(&e.EventNo, &e.N, &e.Operation, &e.Debit, &e.Credit, &e.Transfer.Asset, &e.Amount, &e.Reverses, &e.Posted)
+		err := row.Scan(&e.EventNo, &e.N, &e.Operation, &e.Debit, &e.Credit, &e.Transfer.Asset, &e.Amount, &e.Reverses, &e.Uncovered, &e.Posted)
 		return &e, err
 	})
 	if err != nil {

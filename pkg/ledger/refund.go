@@ -49,7 +49,7 @@ func (b *Batch) lockRefunded(q *pgx.Batch) {
 		SELECT o.key, o.asset, o.amount, COALESCE(o.refunds, ''), p.refunds IS NOT NULL
 		FROM operations o
 		LEFT JOIN operations p ON p.key = o.refunds
-		WHERE o.key = ANY($1)
+		WHERE o.key = ANY($1) AND (o.kind IS NULL OR o.kind IN ('capture', 'final_capture'))
 		ORDER BY o.key
 		FOR NO KEY UPDATE OF o`, slices.Sorted(maps.Keys(b.refunds))).Query(func(found pgx.Rows) error {
 		for key := range b.refunds {
@@ -139,7 +139,11 @@ func (b *Batch) original(t Transfer, fresh []Transfer) refunded {
 	} else if op := b.ops[t.Parent]; op != nil && op.reserved {
 		posted = op.posted
 	}
-	if posted != nil {
+	switch {
+	case posted == nil:
+	case !posted.Kind.moves():
+		return refunded{}
+	default:
 		r.asset, r.amount = posted.Asset, posted.Amount
 		if posted.Refund {
 			r.of, r.undoing = posted.Parent, b.original(*posted, fresh).of != ""
@@ -180,7 +184,7 @@ func OverRefunds(ctx context.Context, q Querier, operations []string) (map[strin
 	found, err := q.Query(ctx, `
 		SELECT k.key, sum(r.amount - COALESCE(u.amount, 0))::bigint
 		FROM (SELECT DISTINCT unnest($1::text[]) AS key) AS k
-		LEFT JOIN operations o ON o.key = k.key
+		LEFT JOIN operations o ON o.key = k.key AND (o.kind IS NULL OR o.kind IN ('capture', 'final_capture'))
 		JOIN operations r ON r.refunds = k.key
 		LEFT JOIN LATERAL (SELECT sum(amount) AS amount FROM operations WHERE refunds = r.key) AS u ON true
 		GROUP BY k.key, o.amount, o.asset

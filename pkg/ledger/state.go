@@ -69,6 +69,9 @@ func (b *Batch) noteStates(found pgx.Rows) error {
 func (a *account) admit(k accountKey, was delta) error {
 	var reason error
 	switch {
+	case a.add.debits == was.debits && a.add.credits == was.credits &&
+		a.add.held.debits <= was.held.debits && a.add.held.credits <= was.held.credits:
+		return nil // it is only released
 	case a.state == StateClosed:
 		reason = ErrAccountClosed
 	case a.state == StateFrozen && !a.fact(was):
@@ -89,9 +92,9 @@ func (a *account) fact(was delta) bool {
 	case a.limit == nil || a.limit.Enforce:
 		return false
 	case a.limit.Rule == CreditsMustNotExceedDebits:
-		return a.add.debits == was.debits
+		return a.add.debits == was.debits && a.add.held.debits <= was.held.debits
 	}
-	return a.add.credits == was.credits
+	return a.add.credits == was.credits && a.add.held.credits <= was.held.credits
 }
 
 // frozen refuses what moves a frozen account at all: a correction is a person's
@@ -112,7 +115,7 @@ func (b *Batch) frozen(moves []Transfer) error {
 func (b *Batch) Frozen() []string {
 	var names []string
 	for k, a := range b.accounts {
-		if a.state == StateFrozen && a.add != (delta{}) {
+		if a.state == StateFrozen && a.add.sides != (sides{}) {
 			names = append(names, k.name)
 		}
 	}

@@ -42,7 +42,7 @@ func (s Span) end() pgtype.Timestamptz {
 func Statement(ctx context.Context, q Querier, s Span, limit int) ([]*Entry, error) {
 	begin := s.begin()
 	found, err := q.Query(ctx, `
-		SELECT event_no, n, operation, debit, credit, asset, amount, reverses, created_at
+		SELECT event_no, n, operation, debit, credit, asset, amount, reverses, COALESCE(uncovered, 0), created_at
 		FROM (
 			(SELECT *
 			 FROM transfers

@@ -11,6 +11,7 @@ import (
 // last. It queues nothing where nothing was let through and nothing reserved.
 func (b *Batch) Write(q *pgx.Batch) {
 	b.settleOperations(q)
+	b.writeHolds(q)
 	b.writeTransfers(q)
 	b.writeBalances(q)
 }
@@ -44,11 +45,28 @@ func (b *Batch) writeTransfers(q *pgx.Batch) {
 	)
 	for _, p := range b.postings {
 		for i, t := range p.Posted {
+			if !t.Kind.moves() {
+				continue
+			}
 			events, amounts, numbers = append(events, p.EventNo), append(amounts, t.Amount), append(numbers, int16(i))
 			ops, debits, credits, assets = append(ops, t.Operation), append(debits, t.Debit), append(credits, t.Credit), append(assets, t.Asset)
 		}
 	}
 	if len(events) == 0 {
+		return
+	}
+	if len(b.uncovered) > 0 {
+		uncovered := make([]*int64, len(ops))
+		for i, key := range ops {
+			if amount, ok := b.uncovered[key]; ok {
+				uncovered[i] = &amount
+			}
+		}
+		q.Queue(`
+			INSERT INTO transfers (event_no, n, operation, debit, credit, asset, amount, uncovered)
+			SELECT *
+			FROM unnest($1::bigint[], $2::smallint[], $3::text[], $4::text[], $5::text[], $6::text[], $7::bigint[], $8::bigint[])`,
+			events, numbers, ops, debits, credits, assets, amounts, uncovered)
 		return
 	}
 	q.Queue(`
@@ -63,7 +81,7 @@ func (b *Batch) writeTransfers(q *pgx.Batch) {
 // limit is always today's, so that a changed configuration takes effect.
 func (b *Batch) writeBalances(q *pgx.Batch) {
 	keys := slices.SortedFunc(maps.Keys(b.accounts), accountKey.compare)
-	keys = slices.DeleteFunc(keys, func(k accountKey) bool { return b.accounts[k].add == delta{} })
+	keys = slices.DeleteFunc(keys, func(k accountKey) bool { return b.accounts[k].add == delta{} && b.accounts[k].released == sides{} })
 	if len(keys) == 0 {
 		return
 	}
@@ -76,6 +94,10 @@ func (b *Batch) writeBalances(q *pgx.Batch) {
 		if a.limit != nil {
 			rules[i], policies[i] = string(a.limit.Rule), a.limit.policy()
 		}
+	}
+	if len(b.holds) > 0 {
+		b.writeHeld(q, keys, names, assets, debits, credits, rules, policies)
+		return
 	}
 	q.Queue(`
 		INSERT INTO accounts AS a (name, asset, debits_posted, credits_posted, balance_limit, limit_policy)

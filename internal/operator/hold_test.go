@@ -1,0 +1,53 @@
+package operator_test
+
+import (
+	"context"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/onceledger/onceledger/internal/catalog"
+	"github.com/onceledger/onceledger/internal/operator"
+	"github.com/onceledger/onceledger/internal/review"
+)
+
+const desk = `      - when: event.type == "deal"
+        transfers:
+          - {hold: true, expires: 8760h, debit: '"purse:1"', credit: '"shop"', amount: 50, asset: '"EUR"', operation: 'op("hold", body.id)'}
+          - {hold: true, expires: 8760h, debit: '"purse:1"', credit: '"shop"', amount: 20, asset: '"EUR"', operation: 'op("other", body.id)'}
+          - {captures: 'op("hold", body.id)', debit: '"purse:1"', credit: '"shop"', amount: 30, asset: '"EUR"', operation: 'op("capture", body.id)'}
+          - {voids: 'op("other", body.id)', operation: 'op("void", body.id)'}
+          - {captures: 'op("none", body.id)', fact: true, debit: '"purse:1"', credit: '"shop"', amount: 7, asset: '"EUR"', operation: 'op("fact", body.id)'}
+  stripe:
+`
+
+func TestHoldsAreShown(t *testing.T) {
+	s := newSystem(t)
+	file := s.env["ONCELEDGER_CONFIG"]
+	with := strings.Replace(configuration, "  stripe:\n", desk, 1)
+	require.NoError(t, os.WriteFile(file, []byte(with), 0o600))
+	var err error
+	s.cat, err = catalog.Load(file, s.lookup)
+	require.NoError(t, err)
+	s.decide(event("evt_deal", "deal", `{"id":"evt_deal","type":"deal"}`))
+	s.renumber()
+	s.golden("event_holds", func(ctx context.Context, o *operator.Session) error {
+		return operator.ShowEvent(ctx, o, "shop", "evt_deal")
+	})
+	s.golden("accounts_holds", func(ctx context.Context, o *operator.Session) error { return operator.ListAccounts(ctx, o, "", "", "") })
+	out, err := s.run(false, func(ctx context.Context, o *operator.Session) error {
+		return operator.CheckAgainstStream(ctx, o, file, review.Filter{})
+	})
+	require.NoError(t, err, out)
+	require.NotContains(t, out, "post ", "today's rules are those that it was decided by")
+
+	// Rules that hold another amount, and void nothing, differ.
+	require.NoError(t, os.WriteFile(file, []byte(strings.Replace(strings.Replace(with, "amount: 50", "amount: 51", 1), `          - {voids: 'op("other", body.id)', operation: 'op("void", body.id)'}`+"\n", "", 1)), 0o600))
+	out, _ = s.run(false, func(ctx context.Context, o *operator.Session) error {
+		return operator.CheckAgainstStream(ctx, o, file, review.Filter{})
+	})
+	require.Contains(t, out, "hold of 0.51 EUR purse:1 -> shop")
+	require.Contains(t, out, "void of shop/other/evt_deal")
+}
