@@ -100,6 +100,9 @@ type Posting struct {
 	// ErrOverRefund, ErrInsufficientFunds, ErrAccountUnknown, ErrAccountFrozen,
 	// ErrAccountClosed or ErrAmountOverflow. Set by Decide.
 	Err error
+	// Awaits is the operation for want of which Err is ErrMissingParent, if it may
+	// yet come: see Wait. Set by Decide.
+	Awaits string
 }
 
 // Limit is what bounds an account.
