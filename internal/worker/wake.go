@@ -45,18 +45,38 @@ func (m *woken) Metadata() (*jetstream.MsgMetadata, error) {
 	}, nil
 }
 
-// The rest of jetstream.Msg.
-func (m *woken) Data() []byte                     { return m.Stored.Data }
-func (m *woken) Headers() nats.Header             { return m.Header }
-func (m *woken) Subject() string                  { return "" }
-func (m *woken) Reply() string                    { return "" }
-func (m *woken) Ack() error                       { return nil }
-func (m *woken) DoubleAck(context.Context) error  { return nil }
-func (m *woken) Nak() error                       { return nil }
-func (m *woken) NakWithDelay(time.Duration) error { return nil }
-func (m *woken) InProgress() error                { return nil }
-func (m *woken) Term() error                      { return nil }
-func (m *woken) TermWithReason(string) error      { return nil }
+// Data is the stored body.
+func (m *woken) Data() []byte { return m.Stored.Data }
+
+// Headers are the stored ones.
+func (m *woken) Headers() nats.Header { return m.Header }
+
+// Subject is not asked for.
+func (*woken) Subject() string { return "" }
+
+// Reply is nowhere.
+func (*woken) Reply() string { return "" }
+
+// Ack tells nobody, as does all that follows.
+func (*woken) Ack() error { return nil }
+
+// DoubleAck tells nobody.
+func (*woken) DoubleAck(context.Context) error { return nil }
+
+// Nak tells nobody.
+func (*woken) Nak() error { return nil }
+
+// NakWithDelay tells nobody.
+func (*woken) NakWithDelay(time.Duration) error { return nil }
+
+// InProgress tells nobody.
+func (*woken) InProgress() error { return nil }
+
+// Term tells nobody.
+func (*woken) Term() error { return nil }
+
+// TermWithReason tells nobody.
+func (*woken) TermWithReason(string) error { return nil }
 
 // waitsForParent reports whether the event of row waits for its parent.
 func waitsForParent(row *dedupe.Row) bool {
