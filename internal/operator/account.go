@@ -12,6 +12,8 @@ import (
 // accountsPage is how many accounts are read at a time.
 const accountsPage = 1000
 
+const howAccountsOpen = "accounts open with their first transfer, or with onceledger account open"
+
 // Account is one account in one asset. Its JSON names are part of the public
 // interface; amounts are minor units.
 type Account struct {
@@ -128,7 +130,7 @@ func ListAccounts(ctx context.Context, s *Session, prefix, asset, state string) 
 		filter.AfterName, filter.AfterAsset = last.Name, last.Code
 	}
 	if out.n == 0 && out.table() {
-		fmt.Fprintln(s.Out, "no such accounts: they open with their first transfer, or with onceledger account open")
+		fmt.Fprintln(s.Out, "no such accounts: "+howAccountsOpen)
 	}
 	return nil
 }
@@ -173,5 +175,5 @@ func ShowBalance(ctx context.Context, s *Session, name string, at time.Time) err
 }
 
 func noAccount(name string) error {
-	return fmt.Errorf("account %s is not there: accounts open with their first transfer, or with onceledger account open; see: onceledger account list", name)
+	return fmt.Errorf("account %s is not there: %s; see: onceledger account list", name, howAccountsOpen)
 }

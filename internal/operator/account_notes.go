@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -74,7 +75,7 @@ func (s *Session) printNotes(accounts []*ledger.Account, history []accountAction
 		for _, key := range slices.Sorted(maps.Keys(a.change.Metadata)) {
 			what = append(what, key+"="+a.change.Metadata[key])
 		}
-		t.row(when(a.At), a.Actor, a.change.Asset, strings.Join(what, " "), a.Note)
+		t.row(when(a.At), a.Actor, a.change.Asset, strings.Join(what, " "), cmp.Or(a.Note, "-"))
 	}
 	return t.flush()
 }

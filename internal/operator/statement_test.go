@@ -116,6 +116,7 @@ func TestBooks(t *testing.T) {
 			"was recorded at 2024-06-01T00:00:00Z, not before --to": statementOf(operator.StatementQuery{Account: "purse:a", Asset: "EUR", To: day(6, 1), After: "3.0"}),
 			"take the cursor from": statementOf(operator.StatementQuery{Account: "purse:a", Asset: "EUR", After: "4.0"}),
 			"is no entry of":       statementOf(operator.StatementQuery{Account: "purse:a", Asset: "EUR", After: "99.0"}),
+			"of account fees":      statementOf(operator.StatementQuery{Account: "fees", After: "1.0"}),
 			"choose one with":      statementOf(operator.StatementQuery{Account: "purse:a"}),
 			"do not go together": func(ctx context.Context, o *operator.Session) error {
 				o.CSV, o.JSON = true, true

@@ -161,7 +161,7 @@ func (t *trial) nothing() string {
 	if !t.at.IsZero() {
 		return text + " then"
 	}
-	return text + ": they open with their first transfer"
+	return text + ": " + howAccountsOpen
 }
 
 // totals prints a line for each asset.

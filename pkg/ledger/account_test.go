@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -165,6 +166,49 @@ func TestFactsOnFrozenAccountsAreTold(t *testing.T) {
 	require.Empty(t, refused.Frozen)
 }
 
+// A refund that a frozen account refuses is not given back of its charge; one under a
+// limit that records is a fact, and stands in the statement. So does what undoes it.
+func TestRefundsMindTheStatesOfAccounts(t *testing.T) {
+	t.Parallel()
+	worker, owner := openBoth(t)
+	refund := func(operation, debit, credit, parent string, amount int64) *ledger.Posting {
+		return event(ledger.Transfer{Operation: operation, Debit: debit, Credit: credit, Asset: "EUR", Amount: amount, Parent: parent, Refund: true})
+	}
+	mustPost(t, worker, event(move("charge", "customer", "fact", 1000)), event(move("fill", "world", "desk", 5000)))
+	mustSetState(t, owner, "fact", ledger.StateFrozen)
+	mustSetState(t, owner, "desk", ledger.StateFrozen)
+
+	refused, fact := refund("refused", "desk", "customer", "charge", 600), refund("fact", "fact", "customer", "charge", 700)
+	mustPost(t, worker, refused, fact)
+	require.ErrorIs(t, refused.Err, ledger.ErrAccountFrozen)
+	require.NoError(t, fact.Err, "only it is given back")
+	undone, over := refund("undone", "customer", "fact", "fact", 700), refund("over", "fact", "customer", "charge", 301)
+	mustPost(t, worker, undone, over)
+	require.ErrorIs(t, undone.Err, ledger.ErrAccountFrozen)
+	require.ErrorIs(t, over.Err, ledger.ErrOverRefund, "nothing is undone")
+
+	mustSetState(t, owner, "fact", ledger.StateOpen)
+	mustPost(t, worker, undone, over, refund("rest", "fact", "customer", "charge", 699))
+	require.NoError(t, undone.Err)
+	require.NoError(t, over.Err)
+	mustSetState(t, owner, "fact", ledger.StateClosed)
+	closed := refund("closed", "fact", "customer", "charge", 1)
+	mustPost(t, worker, closed)
+	require.ErrorIs(t, closed.Err, ledger.ErrOverRefund)
+	again := event(move("charge again", "customer", "fact", 1))
+	mustPost(t, worker, again)
+	require.ErrorIs(t, again.Err, ledger.ErrAccountClosed)
+
+	entries, err := ledger.Statement(t.Context(), worker, ledger.Span{Account: "fact", Asset: "EUR"}, 10)
+	require.NoError(t, err)
+	var operations []string
+	for _, e := range entries {
+		operations = append(operations, e.Operation)
+	}
+	require.Equal(t, []string{"charge", "fact", "undone", "over", "rest"}, operations)
+	requireBooks(t, worker)
+}
+
 // An account in another asset, and one of another name, are not frozen with it.
 func TestAStateIsThatOfOneAccount(t *testing.T) {
 	t.Parallel()
@@ -188,6 +232,10 @@ func TestAStateIsThatOfOneAccount(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, frozen, 1)
 	require.Equal(t, "USD", frozen[0].Code)
+	then, err := ledger.BalancesAt(t.Context(), worker, ledger.AccountFilter{State: ledger.StateFrozen}, time.Now())
+	require.NoError(t, err)
+	require.Len(t, then, 1)
+	require.Equal(t, "USD", then[0].Code)
 	changed, err := setState(t, owner, "shop", ledger.StateFrozen)
 	require.NoError(t, err)
 	require.Len(t, changed, 2, "that is frozen already stays")
@@ -220,14 +268,17 @@ func TestSetStateRefuses(t *testing.T) {
 	require.ErrorIs(t, err, ledger.ErrAccountState)
 }
 
+// Nor does one that may overdraw move it, nor is it a fact under a limit that records.
 func TestACorrectionLeavesAFrozenAccountAlone(t *testing.T) {
 	t.Parallel()
 	worker, owner := openBoth(t)
-	for _, name := range []string{"shop", "wallet"} {
+	for _, name := range []string{"shop", "wallet", "fact"} {
 		e := event(move("in/"+name, "world", name, 10))
 		mustPost(t, worker, e)
 		mustSetState(t, owner, name, ledger.StateFrozen)
 		c := &ledger.Correction{EventNo: e.EventNo, Replaces: []int64{e.EventNo}}
+		require.ErrorIs(t, correct(t.Context(), owner, c), ledger.ErrAccountFrozen)
+		c.Overdraw = true
 		require.ErrorIs(t, correct(t.Context(), owner, c), ledger.ErrAccountFrozen)
 		require.EqualValues(t, 10, balance(t, worker, name))
 		mustSetState(t, owner, name, ledger.StateOpen)

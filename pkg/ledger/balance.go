@@ -63,9 +63,9 @@ func BalanceAt(ctx context.Context, q Querier, account string, at time.Time) ([]
 	return readBalances(ctx, q, balancesHead+`(SELECT * FROM accounts WHERE name = $4)`+balancesTail, before(at), account)
 }
 
-// BalancesAt is BalanceAt for a page of accounts, ordered by name and asset. It
-// has also those that were opened later, see OpenAt: the page ends where its last
-// row does.
+// BalancesAt is BalanceAt for a page of accounts, ordered by name and asset; a State
+// of the filter is today's. It has also those that were opened later, see OpenAt:
+// the page ends where its last row does.
 func BalancesAt(ctx context.Context, q Querier, f AccountFilter, at time.Time) ([]*Balance, error) {
 	if at.IsZero() {
 		accounts, err := Accounts(ctx, q, f)
@@ -75,8 +75,9 @@ func BalancesAt(ctx context.Context, q Querier, f AccountFilter, at time.Time) (
 		SELECT *
 		FROM accounts
 		WHERE (name, asset) > ($4, $5) AND name >= $6 AND name <= $7 AND ($8 = '' OR asset = $8)
+		      AND ($10 = '' OR state = $10)
 		ORDER BY name, asset
-		LIMIT NULLIF($9, 0))`+balancesTail, before(at), f.AfterName, f.AfterAsset, f.Prefix, f.Prefix+beyond, f.Asset, f.Limit)
+		LIMIT NULLIF($9, 0))`+balancesTail, before(at), f.AfterName, f.AfterAsset, f.Prefix, f.Prefix+beyond, f.Asset, f.Limit, string(f.State))
 }
 
 // Settled reports whether the books before an instant are final: it is over, and

@@ -33,8 +33,8 @@ type Correction struct {
 	// Over reverses also what other events have posted, with another content, for
 	// an operation of Transfers. Without it that is ErrOperationConflict.
 	Over bool
-	// Overdraw posts the correction as a fact where a limit that is enforced
-	// would refuse it: Overdrawn then names the account.
+	// Overdraw posts the correction where a limit that is enforced would refuse it:
+	// Overdrawn then names the account. A frozen account refuses it all the same.
 	Overdraw bool
 
 	// Reversed are the transfers that were taken back, Posted those that are new,
@@ -222,8 +222,8 @@ func damaged(e *Entry) error {
 	return fmt.Errorf("%w: operation %s of event %d", ErrDamaged, e.Operation, e.EventNo)
 }
 
-// settle locks the accounts that are bounded, looks at the others, and books everything at once: what
-// is taken back may be what the new transfers need.
+// settle locks the accounts that are bounded, looks at the others, and books
+// everything at once: what is taken back may be what the new transfers need.
 func (x *correction) settle(ctx context.Context, tx pgx.Tx) error {
 	moves := make([]Transfer, 0, len(x.Reversed)+len(x.Posted))
 	for _, e := range x.Reversed {
@@ -241,6 +241,9 @@ func (x *correction) settle(ctx context.Context, tx pgx.Tx) error {
 		if err := tx.SendBatch(ctx, &lock).Close(); err != nil {
 			return fmt.Errorf("lock accounts: %w", err)
 		}
+	}
+	if err := x.batch.frozen(moves); err != nil {
+		return err
 	}
 	return x.batch.book(moves)
 }

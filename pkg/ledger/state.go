@@ -94,6 +94,19 @@ func (a *account) fact(was delta) bool {
 	return a.add.credits == was.credits
 }
 
+// frozen refuses what moves a frozen account at all: a correction is a person's
+// word, no fact.
+func (b *Batch) frozen(moves []Transfer) error {
+	for _, t := range moves {
+		for _, k := range []accountKey{{t.Debit, t.Asset}, {t.Credit, t.Asset}} {
+			if b.accounts[k].state == StateFrozen {
+				return fmt.Errorf("%w: %s in %s", ErrAccountFrozen, k.name, k.asset)
+			}
+		}
+	}
+	return nil
+}
+
 // Frozen returns the accounts that the batch moved although they are frozen:
 // facts that a person should know of. It is complete after Decide.
 func (b *Batch) Frozen() []string {
