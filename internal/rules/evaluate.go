@@ -225,17 +225,11 @@ func (s *Set) operationKey(v ref.Val, f *facts) (string, *refusal) {
 	if !ok {
 		return "", refuse(dlq.RuleError, "is %s, not op(...)", describe(v))
 	}
-	key := make([]byte, 0, 128)
-	key = appendNetstring(key, s.scope())
-	key = appendNetstring(key, f.event.Account)
-	key = appendNetstring(key, f.event.Mode)
-	for _, part := range parts {
-		key = appendNetstring(key, part)
-	}
+	key := ledger.OperationKey(s.scope(), f.event.Account, f.event.Mode, parts...)
 	if len(key) > maxOperation {
 		return "", refuse(dlq.RuleError, "the operation key has %d bytes; at most %d are allowed", len(key), maxOperation)
 	}
-	return string(key), nil
+	return key, nil
 }
 
 func (s *Set) scope() string { return cmp.Or(s.source.OperationScope, s.source.Name.Value) }

@@ -37,6 +37,8 @@ func runChildWorker() int {
 		w.between = die
 	case "answering":
 		w.answering = die
+	case "waking":
+		w.waking = die
 	case "slow":
 		w.tuning = Tuning{Batch: 20, Linger: 10 * time.Millisecond}
 		w.thinking = func(*envelope.Event) { <-time.After(200 * time.Millisecond) }

@@ -22,6 +22,7 @@ type metrics struct {
 	bisected    prometheus.Counter
 	answersLost prometheus.Counter
 	away        *prometheus.GaugeVec
+	woken       *prometheus.CounterVec
 	lookups     *prometheus.CounterVec
 	lookupTime  prometheus.Histogram
 }
@@ -58,6 +59,7 @@ func newMetrics(reg *prometheus.Registry) *metrics {
 		again:       counter("transactions_again_total", "Transactions tried again after a lost race or a lock timeout."),
 		bisected:    counter("batches_bisected_total", "Batches halved to find the event that is to blame."),
 		answersLost: counter("answers_lost_total", "Answers that the broker did not get; they cost a redelivery."),
+		woken:       counters("woken_total", "Events that waited for their parent when it came, by what was done: tried at once, or left until their delay is over.", "outcome"),
 		lookups:     counters("lookups_total", "Notices that hint at something, by what came of asking the API: fetched, known (nothing new), unmatched (a kind that is not looked up), refused, unavailable, unstored (Postgres or the broker is away), full (too many wait), deadly (workers died of it).", "source", "outcome"),
 		lookupTime:  histogram("lookup_seconds", "Seconds from asking an API to its answer.", prometheus.ExponentialBuckets(0.01, 2, 12)),
 		away:        prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: telemetry.Namespace, Subsystem: subsystem, Name: "service_unavailable", Help: "1 while a service is away: postgres, postgres_slow (statements time out), redis, redis_lying, events (no stream, consumer or leader), dlq (letters cannot be stored), fetch-SOURCE (the API of a source)."}, []string{"service"}),

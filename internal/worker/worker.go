@@ -88,6 +88,7 @@ type worker struct {
 	events     atomic.Pointer[events]
 	deliveries chan delivery
 	finished   chan finished
+	woken      chan int64      // numbers of events whose parent has come
 	work       context.Context // outlives the stop by drainLimit
 	gate       *gate
 	slow       *telemetry.Outage // Postgres answers, but statements time out
@@ -101,8 +102,10 @@ type worker struct {
 	debts      debts
 
 	// between is called between the two round trips, thinking before the rules
-	// of an event, answering before a batch is answered; for tests.
+	// of an event, answering before a batch is answered, waking before events are
+	// tried whose parent has come; for tests.
 	between   func()
+	waking    func()
 	thinking  func(*envelope.Event)
 	answering func()
 }
@@ -138,6 +141,7 @@ func newWorker(cat *catalog.Catalog, log zerolog.Logger, tuning Tuning) *worker 
 		reg:        reg,
 		deliveries: make(chan delivery, tuning.Batch),
 		finished:   make(chan finished, finishedQueue),
+		woken:      make(chan int64, wokenQueue),
 	}
 	w.outages()
 	w.newLanes()
@@ -189,6 +193,7 @@ func (w *worker) run(ctx context.Context) error {
 
 func (w *worker) runLoops(ctx context.Context) error {
 	name := nuid.Next()
+	defer w.runWaker(name)()
 	endLanes := w.runLanes(ctx, name)
 	defer endLanes()
 	var group errgroup.Group
