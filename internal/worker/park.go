@@ -94,10 +94,10 @@ func (l *loop) answer(items []*item) {
 			case each != it && (it.fate == acked || it.fate == parked):
 				outcome = outcomeDuplicate
 			}
+			l.w.metrics.deliveries.WithLabelValues(it.key.Source, outcome).Inc() // who sees its end finds it counted
 			if err := it.tell(each); err != nil {
 				l.w.metrics.answersLost.Inc()
 			}
-			l.w.metrics.deliveries.WithLabelValues(it.key.Source, outcome).Inc()
 		}
 	}
 }
