@@ -95,15 +95,16 @@ func (l *loop) answer(items []*item) {
 				outcome = outcomeDuplicate
 			}
 			l.w.metrics.deliveries.WithLabelValues(it.key.Source, outcome).Inc() // who sees its end finds it counted
-			if err := it.tell(each); err != nil {
+			if err := it.tell(each, l.w.debts.delay); err != nil {
 				l.w.metrics.answersLost.Inc()
 			}
 		}
 	}
 }
 
-// tell answers one delivery with the fate of the item it belongs to.
-func (it *item) tell(each *item) error {
+// tell answers one delivery with the fate of the item it belongs to. Where there is
+// none, it comes again after a delay of at most that, or a little more.
+func (it *item) tell(each *item, delay time.Duration) error {
 	switch it.fate {
 	case acked:
 		return each.msg.Ack()
@@ -112,7 +113,7 @@ func (it *item) tell(each *item) error {
 	case delayed:
 		return each.msg.NakWithDelay(it.delay)
 	}
-	return each.msg.NakWithDelay(minDelay + jitter(outageDelay))
+	return each.msg.NakWithDelay(minDelay + jitter(delay))
 }
 
 // logParked writes a line for an event that a person has to look at; in a flood

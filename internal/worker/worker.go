@@ -138,6 +138,7 @@ func newWorker(cat *catalog.Catalog, log zerolog.Logger, tuning Tuning) *worker 
 		reg:        reg,
 		deliveries: make(chan delivery, tuning.Batch),
 		finished:   make(chan finished, finishedQueue),
+		debts:      debts{delay: outageDelay},
 	}
 	w.outages()
 	w.newLanes()
