@@ -70,7 +70,9 @@ func TestUnstoredEventIsNotAcknowledged(t *testing.T) { // case 10
 		require.Equal(t, "applied", s.row("stripe", "evt_full").Outcome)
 		want.post("wallet:cus_10", "merchant", 11)
 		s.verifyLedger(want)
-		s.eventually("its end shows", func() bool { return s.logged(receiver, "EVENTS has room again") == 1 && s.metric(receiver, unavailable) == 0 })
+		s.eventually("its end shows", func() bool {
+			return s.logged(receiver, "EVENTS has room again") == 1 && s.metric(receiver, unavailable) == 0
+		})
 		require.Equal(t, 1, s.logged(receiver, "EVENTS is full"))
 	})
 	s.step("while the broker does not answer", func(t *testing.T) {
