@@ -196,7 +196,7 @@ func TestFullDeadLetterStream(t *testing.T) {
 	yaml := strings.Replace(shop, "dlq_max_bytes: 64MiB", "dlq_max_bytes: 64KiB", 1)
 	s := newSystem(t, yaml)
 	var w *worker
-	s.start(func(started *worker) { w = started; w.letters.Settle = time.Second })
+	s.start(func(started *worker) { w = started; w.letters.Settle, w.letterDelay = time.Second, 2*time.Second })
 	const bad = 300
 	for i := range bad {
 		id := fmt.Sprint("evt_bad", i)

@@ -28,14 +28,14 @@ func (l *loop) park(ctx context.Context, items []*item) {
 	for _, it := range items {
 		l.w.alert(it)
 		if !l.w.letters.takes() {
-			it.wait(jitter(letterDelay))
+			it.wait(jitter(l.w.letterDelay))
 			continue
 		}
 		faultpoint.Reach(faultpoint.Unlettered)
 		seq, err := l.letter(ctx, it)
 		l.w.letters.told(err)
 		if err != nil {
-			it.wait(jitter(letterDelay))
+			it.wait(jitter(l.w.letterDelay))
 			continue
 		}
 		letters = append(letters, dedupe.Parking{No: it.row.No, Attempt: it.row.Attempt, Redrives: it.row.Redrives, Letter: seq})
@@ -63,7 +63,7 @@ func (l *loop) park(ctx context.Context, items []*item) {
 }
 
 func (l *loop) letter(ctx context.Context, it *item) (uint64, error) {
-	ctx, cancel := context.WithTimeout(ctx, parkTimeout)
+	ctx, cancel := context.WithTimeout(ctx, l.w.letters.hold)
 	defer cancel()
 	return dlq.Park(ctx, l.w.js, dlq.Letter{
 		// Two workers that see one failed row store one letter.

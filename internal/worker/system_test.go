@@ -165,6 +165,7 @@ func (s *system) startTold(adjust ...func(*worker)) (stop, tell func()) {
 // hasty lets a worker come back soon from an outage that a test repeats.
 func hasty(w *worker) {
 	w.gate.most, w.debts.delay = probeFirst, probeFirst
+	w.letters.hold, w.letterDelay = 2*time.Second, time.Second
 }
 
 // payment is an event of the shop.
