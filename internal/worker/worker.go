@@ -96,10 +96,12 @@ type worker struct {
 	claiming   *telemetry.Outage
 	lying      *telemetry.Outage // Redis answers, but not the truth
 	letters    *breaker
-	lanes      map[string]*lane // by source
-	alerts     *alert.Sender    // nil: nobody is told
-	streak     streak
-	debts      debts
+	// letterDelay bounds how long an event is put off whose letter cannot be stored.
+	letterDelay time.Duration
+	lanes       map[string]*lane // by source
+	alerts      *alert.Sender    // nil: nobody is told
+	streak      streak
+	debts       debts
 
 	// between is called between the two round trips, thinking before the rules
 	// of an event, answering before a batch is answered, waking before events are
@@ -142,6 +144,9 @@ func newWorker(cat *catalog.Catalog, log zerolog.Logger, tuning Tuning) *worker 
 		deliveries: make(chan delivery, tuning.Batch),
 		finished:   make(chan finished, finishedQueue),
 		woken:      make(chan int64, wokenQueue),
+		debts:      debts{delay: outageDelay},
+
+		letterDelay: letterDelay,
 	}
 	w.outages()
 	w.newLanes()
