@@ -101,17 +101,17 @@ var All = []Breakage{
 			{batch, `	slices.SortFunc(keys, accountKey.compare)
 `, asIfNever},
 			{batch, `	q.Queue(` + "`" + `
-		SELECT a.name, a.asset, a.debits_posted`, `	for i := range n {
+		SELECT a.name, a.asset, a.state, a.debits_posted`, `	for i := range n {
 		q.Queue(` + "`" + `
-		SELECT a.name, a.asset, a.debits_posted`},
+		SELECT a.name, a.asset, a.state, a.debits_posted`},
 			{batch, `		ORDER BY a.name, a.asset
 		FOR NO KEY UPDATE OF a` + "`" + `, names, assets)`, `
 		FOR NO KEY UPDATE OF a` + "`" + `, names[i:i+1], assets[i:i+1])`},
-			{batch, `			a.pending.debits, a.pending.credits = debitsPending, creditsPending
+			{batch, `			a.state, a.debits, a.credits, a.pending = state, debits, credits, pending
 		}
 		return found.Err()
 	})
-`, `			a.pending.debits, a.pending.credits = debitsPending, creditsPending
+`, `			a.state, a.debits, a.credits, a.pending = state, debits, credits, pending
 		}
 		return found.Err()
 	})
