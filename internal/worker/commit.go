@@ -80,8 +80,9 @@ func (l *loop) retry(ctx context.Context, transaction func(context.Context) erro
 }
 
 // transact is the fast path: two round trips for the whole batch. The first
-// locks, in the order events, operations, limited accounts; the second writes
-// what was decided in between, and commits. Items are either all new, or all
+// locks, in the order events, operations, holds, limited accounts; the second writes
+// what was decided in between, and commits (where there are holds, accounts take one
+// more in between). Items are either all new, or all
 // marked: then their rows are there, and are locked instead of inserted.
 func (l *loop) transact(ctx context.Context, items []*item) error {
 	marked := items[0].marked

@@ -63,6 +63,7 @@ func (b *Batch) apply(h *hold, t Transfer, event int64) error {
 			return fmt.Errorf("%w: %s holds %s, and was captured in %s before", ErrOverCapture, t.Operation, t.Asset, h.asset)
 		}
 		h.event, h.debit, h.credit, h.asset, h.amount, h.expires = event, t.Debit, t.Credit, t.Asset, t.Amount, t.Expires
+		h.opened = true
 		return nil
 	case KindVoid:
 		return h.void(t)

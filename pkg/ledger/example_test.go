@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -62,4 +63,23 @@ func ExampleBatch() {
 		return tx.SendBatch(ctx, &second).Close()
 	}
 	_ = post
+}
+
+// A card is authorised, captured in part, and the rest released.
+func Example_hold() {
+	purchase := ledger.Transfer{Debit: "wallet:ann", Credit: "shop", Asset: "EUR", Amount: 1999}
+
+	hold := purchase
+	hold.Operation, hold.Kind, hold.Expires = "authorisation-1", ledger.KindHold, 7*24*time.Hour
+
+	capture := purchase
+	capture.Operation, capture.Kind, capture.Parent = "capture-1", ledger.KindCapture, hold.Operation
+	capture.Amount = 1500
+
+	void := ledger.Transfer{Operation: "void-1", Kind: ledger.KindVoid, Parent: hold.Operation}
+
+	// Each is posted as any transfer is, whenever it is told of: see Post.
+	for i, t := range []ledger.Transfer{hold, capture, void} {
+		_ = &ledger.Posting{EventNo: int64(i), Transfers: []ledger.Transfer{t}}
+	}
 }

@@ -45,8 +45,8 @@ const (
 //	(closed, held = 0)
 type hold struct {
 	// reserved is set if the row is ours to keep or delete, changed if it is to be
-	// written.
-	reserved, changed bool
+	// written, and opened if that is the hold itself.
+	reserved, changed, opened bool
 
 	event         int64
 	debit, credit string

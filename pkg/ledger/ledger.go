@@ -100,8 +100,8 @@ type Transfer struct {
 	// Refund says that this transfer gives back a part of Parent: all of those
 	// together, at most its amount, in its asset.
 	Refund bool
-	// Expires is how long after it was posted a hold lasts; positive, and only for
-	// holds. It counts in microseconds.
+	// Expires is how long after it was posted a hold lasts, in microseconds; only
+	// for holds.
 	Expires time.Duration
 	// Final says that a capture is the last of its hold: what is left is released.
 	Final bool

@@ -115,7 +115,8 @@ func (b *Batch) frozen(moves []Transfer) error {
 func (b *Batch) Frozen() []string {
 	var names []string
 	for k, a := range b.accounts {
-		if a.state == StateFrozen && a.add.sides != (sides{}) {
+		grown := a.add.sides != (sides{}) || a.add.held.debits > 0 || a.add.held.credits > 0
+		if a.state == StateFrozen && grown {
 			names = append(names, k.name)
 		}
 	}

@@ -47,7 +47,7 @@ func (b *Batch) writeHolds(q *pgx.Batch) {
 			drop = append(drop, key)
 		case h.changed:
 			keys, closed, assets, captured = append(keys, key), append(closed, h.closed), append(assets, h.asset), append(captured, h.captured)
-			if h.expires > 0 {
+			if h.opened {
 				fresh.add(key, h)
 			}
 		}
