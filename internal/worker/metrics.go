@@ -45,7 +45,7 @@ func newMetrics(reg *prometheus.Registry) *metrics {
 		return h
 	}
 	m := &metrics{
-		deliveries:  counters("deliveries_total", "Deliveries by what became of them: applied, ignored, duplicate_operation, duplicate, redelivered, parked, waiting, returned.", "source", "outcome"),
+		deliveries:  counters("deliveries_total", "Deliveries, and tries of events whose parent has come, by what became of them: applied, ignored, duplicate_operation, duplicate, redelivered, parked, waiting, returned.", "source", "outcome"),
 		parked:      counters("parked_total", "Events parked in the dead-letter stream, by reason.", "source", "reason"),
 		conflicts:   counters("id_conflicts_total", "Deliveries whose content differs from the one that stands under their event id.", "source"),
 		overdrawn:   counter("accounts_overdrawn_total", "Accounts that a fact took past a limit which is only recorded."),
