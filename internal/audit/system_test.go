@@ -23,6 +23,7 @@ import (
 	"github.com/onceledger/onceledger/internal/postgres"
 	"github.com/onceledger/onceledger/internal/postgres/pgtest"
 	"github.com/onceledger/onceledger/internal/stream"
+	"github.com/onceledger/onceledger/internal/stream/streamtest"
 	"github.com/onceledger/onceledger/internal/worker"
 	"github.com/onceledger/onceledger/pkg/dedupe"
 	"github.com/onceledger/onceledger/pkg/envelope"
@@ -130,20 +131,7 @@ func (s *system) decide(events ...*envelope.Event) {
 
 func (s *system) settle() {
 	s.t.Helper()
-	require.Eventually(s.t, func() bool {
-		consumer, err := s.js.Consumer(s.t.Context(), stream.Events, stream.Consumer)
-		if err != nil {
-			return false
-		}
-		info, err := consumer.Info(s.t.Context())
-		if err != nil {
-			return false
-		}
-		events, err := s.js.Stream(s.t.Context(), stream.Events)
-		require.NoError(s.t, err)
-		// A consumer that was just made says that nothing is pending.
-		return info.Delivered.Stream == events.CachedInfo().State.LastSeq && info.NumPending == 0 && info.NumAckPending == 0
-	}, 30*time.Second, 10*time.Millisecond)
+	require.Eventually(s.t, func() bool { return streamtest.Idle(s.t, s.js) }, 30*time.Second, 10*time.Millisecond)
 }
 
 func (s *system) publish(e *envelope.Event) uint64 {

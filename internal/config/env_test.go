@@ -65,6 +65,21 @@ sources: {s: {provider: stripe, secret: "$x-${A}-${B}", public_keys: ["${A}${B}"
 	require.Equal(t, "one${C}", cfg.Sources[0].PublicKeys[0].Value)
 	require.Equal(t, "${A}", cfg.Sources[0].Audience.Value)
 	require.Equal(t, "'${A}' != ''", cfg.Sources[0].Rules[0].When.Value)
+	// A key of several lines ends with the block's last line.
+	cfg, err = config.Load(write(t, `
+sources:
+  s:
+    provider: stripe
+    secrets:
+      - |
+        -----BEGIN KEY-----
+        a
+        -----END KEY-----
+      - two
+    rules: [{when: 'true', transfers: []}]
+`), vars)
+	require.NoError(t, err)
+	require.Equal(t, "-----BEGIN KEY-----\na\n-----END KEY-----", cfg.Sources[0].Secrets[0].Reveal())
 	require.Equal(t, []string{"1:59: sources.s.public_keys[0]: variable GONE is not set or empty"},
 		faults(t, `sources: {s: {provider: wise, audience: a, public_keys: ["${GONE}"]}}`, vars))
 }

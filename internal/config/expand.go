@@ -11,6 +11,7 @@ func (r *reader) secret(v value) (Secret, bool) {
 	if !ok {
 		return Secret{}, false
 	}
+	t.Value = strings.TrimSuffix(t.Value, "\n") // of a block
 	s, ok := r.expand(t, v.path)
 	switch {
 	case !ok:

@@ -35,10 +35,12 @@ func (s *stage) progress(ctx context.Context) (progress, error) {
 	if err != nil {
 		return progress{}, fmt.Errorf("read progress: %w", err)
 	}
-	info := consumer.CachedInfo()
+	info, state := consumer.CachedInfo(), events.CachedInfo().State
+	// A consumer that was just made says that nothing is pending.
+	waiting := max(info.NumPending, state.LastSeq-min(state.LastSeq, info.Delivered.Stream))
 	return progress{
-		stored:     int(events.CachedInfo().State.Msgs), //nolint:gosec // 20,000 or so
-		waiting:    int(info.NumPending),                //nolint:gosec // as above
+		stored:     int(state.Msgs), //nolint:gosec // 20,000 or so
+		waiting:    int(waiting),    //nolint:gosec // as above
 		unanswered: info.NumAckPending,
 		deliveries: int(info.Delivered.Consumer), //nolint:gosec // as above
 	}, nil

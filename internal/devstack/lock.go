@@ -21,6 +21,15 @@ const (
 // ErrInUse is a data folder in which another stack runs.
 var ErrInUse = errors.New("a stack is running in this data folder")
 
+// Free returns ErrInUse if a stack runs in dir.
+func Free(dir string) error {
+	lock, err := lockDir(dir)
+	if err != nil {
+		return err
+	}
+	return lock.Close()
+}
+
 // lockDir makes dir this process's until the returned file is closed.
 func lockDir(dir string) (*os.File, error) {
 	path := filepath.Join(dir, lockName)

@@ -19,7 +19,12 @@ type kept struct {
 	Body    json.RawMessage `json:"body"`
 	Base64  *string         `json:"body_base64"`
 
-	Request  *kept `json:"request"` // of a HAR entry
+	Request *kept `json:"request"` // of a HAR entry
+	Log     *struct {
+		Entries []struct {
+			Request kept `json:"request"`
+		} `json:"entries"`
+	} `json:"log"` // of a HAR file
 	PostData *struct {
 		Text     *string `json:"text"`
 		Encoding string  `json:"encoding"`
@@ -35,7 +40,14 @@ func (c *Captured) readJSON(data []byte) error {
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return unreadable("something stands after the JSON object; a file holds one request")
 	}
-	if k.Request != nil {
+	switch {
+	case k.Log != nil:
+		entry, err := k.posted()
+		if err != nil {
+			return err
+		}
+		k = *entry
+	case k.Request != nil:
 		k = *k.Request
 	}
 	if k.Method == "" {
@@ -60,6 +72,23 @@ func (c *Captured) readJSON(data []byte) error {
 		c.note("the body holds U+FFFD: what stood there is lost; keep bodies that are not UTF-8 in body_base64")
 	}
 	return nil
+}
+
+// posted is the one request of a HAR file that was posted.
+func (k *kept) posted() (*kept, error) {
+	var posted []int
+	for i, entry := range k.Log.Entries {
+		if entry.Request.Method == "POST" {
+			posted = append(posted, i)
+		}
+	}
+	switch len(posted) {
+	case 0:
+		return nil, unreadable("none of the %d requests of the HAR file is a POST", len(k.Log.Entries))
+	case 1:
+		return &k.Log.Entries[posted[0]].Request, nil
+	}
+	return nil, unreadable("the HAR file has %d requests that are POST; give one of them, for example with: jq '.log.entries[%d]' FILE", len(posted), posted[0])
 }
 
 // readHeaders reads an object of texts or lists, or a list of name and value.

@@ -36,6 +36,8 @@ func TestParse(t *testing.T) {
 		"in JSON, with lost bytes": {`{"headers":{"X-A":"1"},"body":"` + "\xff" + `"}`, "POST", "/", "", "", "\uFFFD", "what stood there is lost"},
 		"of a HAR file": {`{"startedDateTime":"x","request":{"method":"POST","url":"https://h/a?b=c","httpVersion":"HTTP/2.0","headers":[{"name":":path","value":"/"},` +
 			`{"name":"x-a","value":"1"}],"postData":{"mimeType":"application/json","text":"{}"}}}`, "POST", "/a", "b=c", "h", "{}", ""},
+		"of a whole HAR file": {`{"log":{"version":"1.2","entries":[{"request":{"method":"GET","url":"/b"}},` +
+			`{"request":{"method":"POST","url":"/a","headers":[{"name":"x-a","value":"1"}],"postData":{"text":"{}"}}}]}}`, "POST", "/a", "", "", "{}", ""},
 		"of a HAR file, in base64": {`{"request":{"url":"/a","headers":[{"name":"x-a","value":"1"}],"postData":{"text":"e30=","encoding":"base64"}}}`, "POST", "/a", "", "", "{}", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -56,29 +58,31 @@ func TestParse(t *testing.T) {
 func TestParseRefuses(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"":                                      "it is empty",
-		"\n\n":                                  "it is empty",
-		"hello":                                 "does not begin with a line such as POST",
-		"POST /a b HTTP/1.1\n\n":                "does not begin with a line such as POST",
-		"POST /a FTP/1.1\n\n":                   "does not begin with a line such as POST",
-		"P(ST /a HTTP/1.1\n\n":                  "does not begin with a line such as POST",
-		"POST a HTTP/1.1\n\n":                   `"a" is no path`,
-		"POST https:///a HTTP/1.1\n\n":          "is no path",
-		"POST /a HTTP/1.1\nno header\n\n":       "line 2 is no header",
-		"POST /a HTTP/1.1\nA: b\n folded\n\n":   "line 3 is no header",
-		"POST /a HTTP/1.1\nA b: c\n\n":          `"A b" is no name of a header`,
-		`{"headers":{"A":1}}`:                   `header "A" is neither`,
-		`{"headers":{"A":[1]}}`:                 `header "A" is neither`,
-		`{"headers":5}`:                         "headers:",
-		`{"headers":[5]}`:                       "headers:",
-		`{"method":"a b"}`:                      `"a b" is no method`,
-		`{"url":"a"}`:                           `"a" is no path`,
-		`{"body":"a","body_base64":"YQ=="}`:     "both body and body_base64",
-		`{"body_base64":"?"}`:                   "body_base64:",
-		`{"body":"a"} {}`:                       "something stands after the JSON object",
-		`{"body"`:                               "unexpected EOF",
-		"POST /a HTTP/1.1\n" + manyHeaders(201): "more than 200 headers",
-		"POST /a HTTP/1.1\nA: " + strings.Repeat("x", 300<<10) + "\nB: c\n\n": "the headers are longer than",
+		"":                                    "it is empty",
+		"\n\n":                                "it is empty",
+		"hello":                               "does not begin with a line such as POST",
+		"POST /a b HTTP/1.1\n\n":              "does not begin with a line such as POST",
+		"POST /a FTP/1.1\n\n":                 "does not begin with a line such as POST",
+		"P(ST /a HTTP/1.1\n\n":                "does not begin with a line such as POST",
+		"POST a HTTP/1.1\n\n":                 `"a" is no path`,
+		"POST https:///a HTTP/1.1\n\n":        "is no path",
+		"POST /a HTTP/1.1\nno header\n\n":     "line 2 is no header",
+		"POST /a HTTP/1.1\nA: b\n folded\n\n": "line 3 is no header",
+		"POST /a HTTP/1.1\nA b: c\n\n":        `"A b" is no name of a header`,
+		`{"headers":{"A":1}}`:                 `header "A" is neither`,
+		`{"headers":{"A":[1]}}`:               `header "A" is neither`,
+		`{"headers":5}`:                       "headers:",
+		`{"headers":[5]}`:                     "headers:",
+		`{"method":"a b"}`:                    `"a b" is no method`,
+		`{"url":"a"}`:                         `"a" is no path`,
+		`{"body":"a","body_base64":"YQ=="}`:   "both body and body_base64",
+		`{"body_base64":"?"}`:                 "body_base64:",
+		`{"body":"a"} {}`:                     "something stands after the JSON object",
+		`{"body"`:                             "unexpected EOF",
+		`{"log":{"entries":[{"request":{"method":"GET"}}]}}`:                                   "none of the 1 requests of the HAR file is a POST",
+		`{"log":{"entries":[{},{"request":{"method":"POST"}},{"request":{"method":"POST"}}]}}`: "jq '.log.entries[1]' FILE",
+		"POST /a HTTP/1.1\n" + manyHeaders(201):                                                "more than 200 headers",
+		"POST /a HTTP/1.1\nA: " + strings.Repeat("x", 300<<10) + "\nB: c\n\n":                  "the headers are longer than",
 	} {
 		_, err := explain.Parse([]byte(text))
 		require.ErrorContains(t, err, want)
@@ -95,6 +99,7 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte(wire(sign("stripe", plain), "/webhooks/stripe")))
 	f.Add([]byte("POST /a HTTP/1.1\nTransfer-Encoding: chunked\n\n3\r\nabc\r\n0\r\n\r\n"))
 	f.Add([]byte(`{"method":"POST","url":"/a","headers":{"X-A":["1"]},"body":"{}"}`))
+	f.Add([]byte(`{"log":{"entries":[{"request":{"method":"POST","url":"/a","postData":{"text":"{}"}}}]}}`))
 	f.Add([]byte(`{"request":{"url":"/a","headers":[{"name":"x-a","value":"1"}],"postData":{"text":"e30=","encoding":"base64"}}}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		c, err := explain.Parse(data)

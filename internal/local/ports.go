@@ -27,6 +27,18 @@ func Free(address string) error {
 	return l.Close()
 }
 
+// Chosen returns address, with a port that is free in place of port 0.
+func Chosen(address string) (string, error) {
+	if _, port, err := net.SplitHostPort(address); err != nil || port != "0" {
+		return address, nil
+	}
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return "", fmt.Errorf("listen on %s: %w", address, err)
+	}
+	return l.Addr().String(), l.Close()
+}
+
 // Ports chooses addresses for children. It gives none out twice, but another
 // program may still take one before the child listens there: see StartAnywhere.
 // The zero value is ready; it is safe for concurrent use.

@@ -15,8 +15,9 @@ import (
 	"github.com/onceledger/onceledger/pkg/dlq"
 )
 
-// ShowLetter prints one dead letter with its headers and body; raw writes the
-// body alone, exactly as it was received.
+// ShowLetter prints one dead letter with its headers and body, and [secret] where
+// the body repeats a secret of the configuration; raw writes the body alone, exactly
+// as it was received.
 func ShowLetter(ctx context.Context, s *Session, seq uint64, raw bool) error {
 	if raw {
 		conn, err := s.Stream(ctx)
@@ -47,23 +48,27 @@ func ShowLetter(ctx context.Context, s *Session, seq uint64, raw bool) error {
 }
 
 func (s *Session) showLetter(l letters.Lying) error {
+	cfg, err := s.settings()
+	if err != nil {
+		return err
+	}
 	letter := letterOf(l)
 	hash := sha256.Sum256(l.Data)
 	letter.BodyHash, letter.Header = hex.EncodeToString(hash[:]), l.Header
-	if s.JSON {
-		if utf8.Valid(l.Data) {
-			body := string(l.Data)
-			letter.Body = &body
-		} else {
-			letter.Base64 = base64.StdEncoding.EncodeToString(l.Data)
-		}
-		return s.object(letter)
+	body := secretsOf(cfg).Replace(string(l.Data)) // some providers send back what they were given
+	if !s.JSON {
+		return letter.print(s, body)
 	}
-	return letter.print(s, l.Letter)
+	if utf8.ValidString(body) {
+		letter.Body = &body
+	} else {
+		letter.Base64 = base64.StdEncoding.EncodeToString([]byte(body))
+	}
+	return s.object(letter)
 }
 
 // print writes the letter for a person.
-func (l *Letter) print(s *Session, from *dlq.Letter) error {
+func (l *Letter) print(s *Session, body string) error {
 	t := newTable(s.Out)
 	t.row("dead letter", fmt.Sprintf("%d, parked %s", l.Seq, when(l.Parked)))
 	t.row("event", fmt.Sprintf("%s of %s", l.EventID, l.Source))
@@ -85,11 +90,11 @@ func (l *Letter) print(s *Session, from *dlq.Letter) error {
 		fmt.Fprintf(s.Out, "  %s: %s\n", printable(name), printable(strings.Join(l.Header[name], ", ")))
 	}
 	fmt.Fprintf(s.Out, "\nbody, %d bytes, sha256 %s (exact bytes: onceledger dlq show %d --raw)\n", l.Size, l.BodyHash, l.Seq)
-	if !utf8.Valid(from.Data) {
-		fmt.Fprint(s.Out, hex.Dump(from.Data))
+	if !utf8.ValidString(body) {
+		fmt.Fprint(s.Out, hex.Dump([]byte(body)))
 		return nil
 	}
-	for line := range strings.SplitSeq(strings.TrimSuffix(string(from.Data), "\n"), "\n") {
+	for line := range strings.SplitSeq(strings.TrimSuffix(body, "\n"), "\n") {
 		fmt.Fprintln(s.Out, "  "+printable(strings.TrimSuffix(line, "\r")))
 	}
 	return nil

@@ -130,6 +130,23 @@ func TestRedriveAfterTheRuleIsCorrected(t *testing.T) {
 	})
 }
 
+// Some providers send back what they were given to know them by.
+func TestALetterShowsNoSecret(t *testing.T) {
+	s := newSystem(t)
+	const body = `{"id":"evt_1","clientState":"secret-of-the-shop"}`
+	seq, err := dlq.Park(t.Context(), s.js, dlq.Letter{Source: "shop", EventID: "evt_1", Reason: dlq.Unmatched, Data: []byte(body)})
+	require.NoError(t, err)
+	for _, asJSON := range []bool{false, true} {
+		out, err := s.run(asJSON, func(ctx context.Context, o *operator.Session) error { return operator.ShowLetter(ctx, o, seq, false) })
+		require.NoError(t, err)
+		require.NotContains(t, out, "secret-of-the-shop")
+		require.Contains(t, out, "[secret]")
+	}
+	out, err := s.run(false, func(ctx context.Context, o *operator.Session) error { return operator.ShowLetter(ctx, o, seq, true) })
+	require.NoError(t, err)
+	require.Equal(t, body, out)
+}
+
 func TestDiscardStaysVisible(t *testing.T) {
 	s := newSystem(t)
 	s.decide(payment("evt_1", "p1", `"many"`, "EUR"))

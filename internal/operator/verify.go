@@ -116,7 +116,7 @@ func Verify(ctx context.Context, s *Session, in io.Reader, v Verifying) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, verifyTimeout)
 	defer cancel()
-	out := verified(src, captured, explain.Explain(ctx, cat, v.Source, captured, at), secretsOf(cat))
+	out := verified(src, captured, explain.Explain(ctx, cat, v.Source, captured, at), secretsOf(cat.Config))
 	if err := s.printVerified(out); err != nil {
 		return err
 	}

@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/onceledger/onceledger/internal/catalog"
+	"github.com/onceledger/onceledger/internal/config"
 )
 
 // hidden stands where a secret was, and hideFrom is how long one has to be: a
@@ -23,7 +23,7 @@ const (
 // secretsOf takes the secrets of a configuration, and the forms in which a request
 // may repeat them, out of what is printed. Steps hold none by themselves; but a
 // body may hold anything.
-func secretsOf(cat *catalog.Catalog) *strings.Replacer {
+func secretsOf(cfg *config.Config) *strings.Replacer {
 	var forms []string
 	hide := func(secret string) {
 		if len(secret) < hideFrom {
@@ -36,7 +36,7 @@ func secretsOf(cat *catalog.Catalog) *strings.Replacer {
 			base64.URLEncoding.EncodeToString(raw), base64.RawURLEncoding.EncodeToString(raw),
 		)
 	}
-	for _, src := range cat.Config.Sources {
+	for _, src := range cfg.Sources {
 		for _, secret := range src.Secrets {
 			text := secret.Reveal()
 			hide(text)

@@ -327,6 +327,15 @@ func TestUnixSeconds(t *testing.T) {
 	}
 }
 
+func TestATimeInMillisecondsIsNamed(t *testing.T) {
+	t.Parallel()
+	s := mustNew(t, configured("stripe", "whsec_b2xkIHNlY3JldA=="))
+	for stamp, want := range map[string]string{"1750000000000": "is in milliseconds", "175000000000x": "not in unix seconds", "": "not in unix seconds"} {
+		h := http.Header{"Stripe-Signature": {"t=" + stamp + ",v1=" + strings.Repeat("0", 64)}}
+		require.ErrorContains(t, verify(s, h, []byte("{}"), now), want, stamp)
+	}
+}
+
 func TestAnEmptySignedIDIsRefused(t *testing.T) {
 	t.Parallel()
 	s := mustNew(t, configured("standard-webhooks", "whsec_b2xkIHNlY3JldA=="))

@@ -66,6 +66,9 @@ func (c clock) check(stamp string, now time.Time, t *trace) error {
 	seconds, ok := unixSeconds(whole)
 	if _, digits := unixSeconds(fraction); !ok || !digits {
 		t.noTime(stamp)
+		if _, digits := unixSeconds(strings.TrimPrefix(stamp, "1")); digits && len(stamp) == maxStamp+1 {
+			return refuse("the signed time is in milliseconds, and this provider writes seconds")
+		}
 		return refuse("the signed time is not in unix seconds")
 	}
 	return c.near(time.Unix(seconds, 0), now, t)

@@ -24,9 +24,6 @@ func (s *Sender) Undelivered(ctx context.Context) (time.Time, error) {
 	if err != nil {
 		return time.Time{}, fmt.Errorf("read consumer: %w", err)
 	}
-	if consumer.CachedInfo().NumPending == 0 {
-		return time.Time{}, nil
-	}
 	next, err := stream.FirstFrom(ctx, s.JS, consumer.CachedInfo().Delivered.Stream+1)
 	if err != nil || next == nil {
 		return time.Time{}, err

@@ -9,7 +9,8 @@ import (
 )
 
 // Outage turns many errors of one service into one log line when it is lost and
-// one when it is back, and a gauge that is 1 in between.
+// one when it is back, and a gauge that is 1 in between. Who sees the gauge change
+// finds the line.
 type Outage struct {
 	// Lost and Back are what the log says at its start and at its end.
 	Lost, Back string
@@ -37,8 +38,8 @@ func (o *Outage) Down(err error) {
 		return
 	}
 	o.since = time.Now()
-	o.Gauge.Set(1)
 	o.Log.Warn().Err(err).Msg(o.Lost)
+	o.Gauge.Set(1)
 }
 
 // Up notes that the service did its part. It ends an outage once Settle has

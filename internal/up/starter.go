@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/onceledger/onceledger/internal/config"
+	"github.com/onceledger/onceledger/internal/devstack"
 )
 
 //go:embed starter.yaml
@@ -34,6 +35,9 @@ func (o Options) configuration() (path string, own bool, err error) {
 	}
 	if err := os.MkdirAll(o.Data, 0o755); err != nil { // as devstack makes it; the file itself is 0600
 		return "", false, fmt.Errorf("make data folder: %w", err)
+	}
+	if err := devstack.Free(o.Data); err != nil { // it has a configuration elsewhere
+		return "", false, inUse(err)
 	}
 	if err := os.WriteFile(path, []byte(newStarter()), 0o600); err != nil {
 		return "", false, fmt.Errorf("write configuration: %w", err)

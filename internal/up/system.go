@@ -41,11 +41,8 @@ func (s *system) startStack(ctx context.Context) error {
 
 	var err error
 	s.stack, err = devstack.Start(ctx, o)
-	if errors.Is(err, devstack.ErrInUse) {
-		return fmt.Errorf("%w; stop it first, or give this one another folder with --data", err)
-	}
 	if err != nil {
-		return err
+		return inUse(err)
 	}
 	s.guard.Add(s.stack.NATS.Process(), s.stack.Redis.Process(), s.stack.Postgres.Process())
 	for _, line := range []struct {
@@ -59,6 +56,14 @@ func (s *system) startStack(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// inUse says what to do where another stack runs in the folder.
+func inUse(err error) error {
+	if errors.Is(err, devstack.ErrInUse) {
+		return fmt.Errorf("%w; stop it first, or give this one another folder with --data", err)
+	}
+	return err
 }
 
 // prepareServices brings the schema and the streams to what the programs need.

@@ -105,7 +105,9 @@ func (s *system) prepare() error {
 	if s.cat, err = catalog.Load(s.path, s.offline); err != nil {
 		return err
 	}
-	s.Listen = cmp.Or(s.Listen, s.cat.Config.Receiver.Listen)
+	if s.Listen, err = local.Chosen(cmp.Or(s.Listen, s.cat.Config.Receiver.Listen)); err != nil {
+		return err
+	}
 	if running != nil {
 		return s.checkListen()
 	}

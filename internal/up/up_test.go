@@ -223,6 +223,7 @@ func TestASystemLives(t *testing.T) {
 	// The same folder has one system only, and it says so.
 	err := up.Run(t.Context(), up.Options{Data: r.dir, Listen: r.listen, Workers: 1, Out: io.Discard, Env: noEnv})
 	require.ErrorIs(t, err, devstack.ErrInUse)
+	require.ErrorContains(t, err, "--data")
 	// Another folder needs another port.
 	err = up.Run(t.Context(), up.Options{Data: dataDir(t), Listen: r.listen, Workers: 1, Out: io.Discard, Env: noEnv})
 	require.ErrorContains(t, err, "--listen")
@@ -256,6 +257,18 @@ func TestASystemLives(t *testing.T) {
 	}
 	require.ErrorContains(t, r.wait(func() {}), "ended by itself (signal: killed)")
 	requireNothingLeft(t, r.dir)
+}
+
+func TestARefusedStartLeavesTheFolderAlone(t *testing.T) {
+	t.Parallel()
+	elsewhere := filepath.Join(t.TempDir(), "mine.yaml")
+	require.NoError(t, os.WriteFile(elsewhere, []byte("sources: {s: {provider: stripe, secret: whsec_mine, rules: [{when: 'true', transfers: []}]}}\n"), 0o600))
+	r := start(t, up.Options{Data: dataDir(t), Config: elsewhere, Listen: "127.0.0.1:0"})
+	require.NotContains(t, r.text, ":0/", "it says which port was chosen")
+	err := up.Run(t.Context(), up.Options{Data: r.dir, Listen: "127.0.0.1:0", Workers: 1, Out: io.Discard, Env: noEnv})
+	require.ErrorIs(t, err, devstack.ErrInUse)
+	require.NoFileExists(t, filepath.Join(r.dir, "onceledger.yaml"))
+	r.end(t)
 }
 
 // All of them would like the admin ports of the configuration.

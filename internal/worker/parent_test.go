@@ -64,7 +64,7 @@ func TestRefundsBeyondTheirPaymentAreParked(t *testing.T) {
 	s.settled()
 	s.publish(refund("evt_a", "r1", "p1", 500), refund("evt_b", "r2", "p1", 500), refund("evt_a2", "r1", "p1", 500)) // equal ones, and a repeat
 	s.publish(refund("evt_c", "r3", "p2", 700))
-	s.settled() // two batches at once may decide either first
+	s.settled() // which of two is first is for the workers to say
 	s.publish(refund("evt_d", "r4", "p2", 700))
 	s.settled()
 	require.EqualValues(t, 4000-500-500-700, s.balance("wallet:1"))

@@ -122,9 +122,9 @@ func TestPostgresOutages(t *testing.T) {
 			s.settled()
 			require.Equal(t, 2*few, s.transfers())
 			s.free()
+			s.eventually(func() bool { return !away(w, "postgres") }, "its end shows")
 			require.Equal(t, 1, s.logged("postgres is unavailable"), "one line at its start")
 			require.Equal(t, 1, s.logged("postgres is back"), "one line at its end")
-			require.False(t, away(w, "postgres"))
 		})
 	}
 }

@@ -72,12 +72,11 @@ func TestRedisOutages(t *testing.T) {
 				n++
 				return claimed() > 50
 			}, "it is asked again")
-			s.eventually(func() bool { return s.logged("redis is back") == 1 }, "its end shows")
+			s.eventually(func() bool { return s.logged("redis is back") == 1 && !away(w, "redis") }, "its end shows")
 			s.settled()
 			require.Equal(t, n, s.transfers())
 			s.free()
 			require.Equal(t, 1, s.logged("redis is unavailable"))
-			require.False(t, away(w, "redis"))
 		})
 	}
 }

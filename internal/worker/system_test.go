@@ -29,6 +29,7 @@ import (
 	"github.com/onceledger/onceledger/internal/devstack/stacktest"
 	"github.com/onceledger/onceledger/internal/postgres"
 	"github.com/onceledger/onceledger/internal/stream"
+	"github.com/onceledger/onceledger/internal/stream/streamtest"
 	"github.com/onceledger/onceledger/pkg/dedupe"
 	"github.com/onceledger/onceledger/pkg/dlq"
 	"github.com/onceledger/onceledger/pkg/envelope"
@@ -184,20 +185,7 @@ func (s *system) settled() {
 }
 
 // idle reports whether everything that is stored now was delivered and answered.
-func (s *system) idle() bool {
-	consumer, err := s.js.Consumer(s.t.Context(), stream.Events, stream.Consumer)
-	if err != nil {
-		return false
-	}
-	info, err := consumer.Info(s.t.Context())
-	if err != nil {
-		return false
-	}
-	events, err := s.js.Stream(s.t.Context(), stream.Events)
-	require.NoError(s.t, err)
-	// A consumer that was just made says that nothing is pending.
-	return info.Delivered.Stream == events.CachedInfo().State.LastSeq && info.NumPending == 0 && info.NumAckPending == 0
-}
+func (s *system) idle() bool { return streamtest.Idle(s.t, s.js) }
 
 // logged counts the lines that say text.
 func (s *system) logged(text string) int { return strings.Count(s.out.String(), text) }

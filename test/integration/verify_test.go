@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"context"
 	"encoding/json"
 	"maps"
 	"slices"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/onceledger/onceledger/internal/audit"
 	"github.com/onceledger/onceledger/internal/stream"
+	"github.com/onceledger/onceledger/internal/stream/streamtest"
 	"github.com/onceledger/onceledger/pkg/dlq"
 	"github.com/onceledger/onceledger/pkg/envelope"
 )
@@ -130,21 +130,7 @@ func (s *system) settled() {
 }
 
 // idle reports whether everything that is stored now was delivered and answered.
-func (s *system) idle() bool {
-	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
-	defer cancel()
-	events, err := s.js.Stream(ctx, stream.Events)
-	if err != nil {
-		return false
-	}
-	consumer, err := events.Consumer(ctx, stream.Consumer)
-	if err != nil {
-		return false
-	}
-	info := consumer.CachedInfo()
-	// A consumer that was just made says that nothing is pending.
-	return info.NumPending == 0 && info.NumAckPending == 0 && info.Delivered.Stream >= events.CachedInfo().State.LastSeq
-}
+func (s *system) idle() bool { return streamtest.Idle(s.t, s.js) }
 
 // verify waits until the system is idle and holds it to its promises: whatever
 // was answered 2xx is in the stream, every message of the stream has ended in

@@ -281,20 +281,26 @@ func (r *run) rest(ctx context.Context) error {
 	}
 	patience := newPatience(limit, time.Now())
 	for ; ; <-time.After(200 * time.Millisecond) {
-		consumer, err := r.stage.JS().Consumer(ctx, "EVENTS", "worker")
+		events, err := r.stage.JS().Stream(ctx, "EVENTS")
+		if err != nil {
+			return fmt.Errorf("look at the stream: %w", err)
+		}
+		consumer, err := events.Consumer(ctx, "worker")
 		if err != nil {
 			return fmt.Errorf("look at the consumer: %w", err)
 		}
-		info := consumer.CachedInfo()
+		info, last := consumer.CachedInfo(), events.CachedInfo().State.LastSeq
+		// A consumer that was just made says that nothing is pending.
+		pending := max(info.NumPending, last-min(last, info.Delivered.Stream))
 		err = conn.QueryRow(ctx, `SELECT count(*) FROM events WHERE state IN ('pending', 'processing') OR state = 'failed' AND dlq_seq IS NULL`).Scan(&waiting)
 		if err != nil {
 			return fmt.Errorf("look at rows: %w", err)
 		}
-		if info.NumPending == 0 && info.NumAckPending == 0 && waiting == 0 {
+		if pending == 0 && info.NumAckPending == 0 && waiting == 0 {
 			return nil
 		}
-		stuck = fmt.Sprintf("%d messages not delivered, %d without an answer, %d rows not decided", info.NumPending, info.NumAckPending, waiting)
-		if patience.over(time.Now(), info.NumPending) {
+		stuck = fmt.Sprintf("%d messages not delivered, %d without an answer, %d rows not decided", pending, info.NumAckPending, waiting)
+		if patience.over(time.Now(), pending) {
 			break
 		}
 	}

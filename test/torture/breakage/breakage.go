@@ -89,7 +89,7 @@ var All = []Breakage{
 	},
 	{
 		Name:  "no-lock-order",
-		What:  "a batch locks its rows, operations and accounts in no order",
+		What:  "a batch locks its rows, operations and accounts in no order, and accounts one by one",
 		Finds: "deadlocks in Postgres' log",
 		Edits: []Edit{
 			{rows, `	slices.SortStableFunc(rows, func(a, c *Row) int { return a.Key.Compare(c.Key) })
@@ -100,9 +100,33 @@ var All = []Breakage{
 `},
 			{batch, `	slices.SortFunc(keys, accountKey.compare)
 `, asIfNever},
+			{batch, `	q.Queue(` + "`" + `
+		SELECT a.name, a.asset, a.debits_posted`, `	for i := range n {
+		q.Queue(` + "`" + `
+		SELECT a.name, a.asset, a.debits_posted`},
 			{batch, `		ORDER BY a.name, a.asset
-`, asIfNever},
+		FOR NO KEY UPDATE OF a` + "`" + `, names, assets)`, `
+		FOR NO KEY UPDATE OF a` + "`" + `, names[i:i+1], assets[i:i+1])`},
+			{batch, `			a.pending.debits, a.pending.credits = debitsPending, creditsPending
+		}
+		return found.Err()
+	})
+`, `			a.pending.debits, a.pending.credits = debitsPending, creditsPending
+		}
+		return found.Err()
+	})
+	}
+`},
 			{write, `slices.SortedFunc(maps.Keys(b.accounts), accountKey.compare)`, `slices.Collect(maps.Keys(b.accounts))`},
+			// One statement for each: else two batches meet too seldom for a short run.
+			{write, `	q.Queue(` + "`" + `
+		INSERT INTO accounts AS a`, `	for i := range n {
+		q.Queue(` + "`" + `
+		INSERT INTO accounts AS a`},
+			{write, `		names, assets, debits, credits, rules, policies)
+`, `		names[i:i+1], assets[i:i+1], debits[i:i+1], credits[i:i+1], rules[i:i+1], policies[i:i+1])
+	}
+`},
 		},
 	},
 	{
