@@ -136,6 +136,21 @@ func TestWokenForNothing(t *testing.T) {
 	require.EqualValues(t, 500, s.balance("wallet:1"))
 }
 
+// A capture waits for its hold as a refund for its payment.
+func TestCaptureIsTriedWhenItsHoldCommits(t *testing.T) {
+	s := newSystem(t, strings.NewReplacer("base: 50ms", "base: 1h", "cap: 100ms", "cap: 24h").Replace(patientDesk))
+	s.start()
+	s.fund(100)
+	s.publish(deal("captured", "evt_capture", "c1", "h1", 20, ""))
+	require.Equal(t, string(dlq.MissingParent), s.decided("evt_capture", dedupe.Pending).Reason)
+	require.Equal(t, 1, s.noted())
+	s.publish(deal("authorised", "evt_hold", "h1", "", 60, ""))
+	require.Equal(t, dedupe.Applied, s.decided("evt_capture", dedupe.Completed).Outcome)
+	require.EqualValues(t, 80, s.balance("purse:1"))
+	require.Equal(t, 40, s.held("purse:1"))
+	require.Zero(t, s.noted())
+}
+
 // What is given up leaves no note.
 func TestParkedChildWaitsNoLonger(t *testing.T) {
 	s := newSystem(t, family)
