@@ -4,12 +4,9 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"golang.org/x/term"
 
@@ -17,6 +14,7 @@ import (
 	"github.com/onceledger/onceledger/internal/exit"
 	"github.com/onceledger/onceledger/internal/local"
 	"github.com/onceledger/onceledger/internal/operator"
+	"github.com/onceledger/onceledger/internal/program"
 )
 
 func main() {
@@ -27,9 +25,8 @@ func main() {
 // run executes the command line. The first signal stops the command in order;
 // a second one ends the process at once.
 func run() int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := program.Interruptible()
 	defer stop()
-	context.AfterFunc(ctx, stop)
 	root := newRoot(&operator.Session{
 		Name: os.Args[0], Env: os.LookupEnv, Out: os.Stdout, Err: os.Stderr, In: os.Stdin,
 		Terminal: term.IsTerminal(int(os.Stdin.Fd())) && term.IsTerminal(int(os.Stderr.Fd())),

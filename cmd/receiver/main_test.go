@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -79,12 +80,17 @@ sources:
 	return path, listen, admin
 }
 
+// free returns an address nobody listens on, below the ports that the system gives
+// to clients: one of those may be taken by whoever dials it before it is listened on.
 func free(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer l.Close()
-	return l.Addr().String()
+	for {
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 10_000+rand.IntN(10_000)))
+		if err == nil {
+			require.NoError(t, l.Close())
+			return l.Addr().String()
+		}
+	}
 }
 
 var withSecret = []string{"RECEIVER_TEST_SECRET=whsec_test"}
@@ -158,7 +164,7 @@ func TestAProcess(t *testing.T) {
 		require.Contains(t, reason, "draining")
 		require.NoError(t, p.Process.Signal(syscall.SIGTERM))
 		require.Equal(t, -1, p.exit(t))
-		require.Less(t, time.Since(began), 5*time.Second)
+		require.Less(t, time.Since(began), 10*time.Second, "the request would have had so long")
 	})
 	t.Run("refuses what would lose money with 3 and says what to change", func(t *testing.T) {
 		path, _, _ := file(t, ", events_max_bytes: 1MiB")

@@ -110,7 +110,7 @@ func (r *rig) count(outcome string) int {
 
 func (r *rig) eventually(condition func() bool, what string) {
 	r.t.Helper()
-	require.Eventually(r.t, condition, 15*time.Second, 5*time.Millisecond, what)
+	require.Eventually(r.t, condition, 30*time.Second, 5*time.Millisecond, what)
 }
 
 func conflict(id string) Conflict {

@@ -167,12 +167,14 @@ func (s *Sender) next(now time.Time) (*letter, time.Duration) {
 	return l, l.due.Sub(now)
 }
 
+// try sends a conflict once. What it comes to is counted last: who sees that finds
+// the rest done.
 func (s *Sender) try(ctx context.Context, l *letter) {
 	err := s.post(ctx, l)
 	if err == nil {
-		s.counts.WithLabelValues("sent").Inc()
 		s.away.Up()
 		s.remove(l)
+		s.counts.WithLabelValues("sent").Inc()
 		return
 	}
 	if ctx.Err() != nil {
@@ -181,16 +183,16 @@ func (s *Sender) try(ctx context.Context, l *letter) {
 	s.away.Down(err)
 	wait := l.retry.NextBackOff()
 	if wait == backoff.Stop {
-		s.counts.WithLabelValues("expired").Inc()
 		s.log.Error().Err(err).Str(telemetry.KeySource, l.Source).Str(telemetry.KeyEventID, l.EventID).Str(telemetry.KeyReason, string(l.Reason)).
 			Msg("nobody took the alert about this conflict")
 		s.remove(l)
+		s.counts.WithLabelValues("expired").Inc()
 		return
 	}
-	s.counts.WithLabelValues("retried").Inc()
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	l.due = time.Now().Add(wait)
+	s.mu.Unlock()
+	s.counts.WithLabelValues("retried").Inc()
 }
 
 // remove takes a conflict out of the queue for good.

@@ -137,7 +137,7 @@ func TestKillEndsBusySessionsToo(t *testing.T) {
 		var state string
 		err := watcher.QueryRow(t.Context(), `SELECT state FROM pg_stat_activity WHERE pid = $1`, busy.PgConn().PID()).Scan(&state)
 		return err == nil && state == "active"
-	}, 10*time.Second, 5*time.Millisecond)
+	}, 20*time.Second, 5*time.Millisecond)
 
 	require.NoError(t, stack.Postgres.Kill())
 	require.Error(t, <-ended)

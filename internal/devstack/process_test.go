@@ -113,7 +113,7 @@ func TestChildrenDieWithTheirParent(t *testing.T) {
 	require.True(t, alive(child))
 
 	kill(t, parent)
-	require.Eventually(t, func() bool { return !alive(child) }, 10*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return !alive(child) }, 20*time.Second, 5*time.Millisecond)
 }
 
 func TestStackOfAKilledProgramComesBack(t *testing.T) {

@@ -61,6 +61,8 @@ type Options struct {
 	// Grace is how old a message without an outcome may be, LongOverdue how long
 	// nothing may come for an event that waits; for tests.
 	Grace, LongOverdue time.Duration
+	// ForgetEvery is how often notes of waiting events are looked through; for tests.
+	ForgetEvery time.Duration
 	// Observe is called after each round with what the audit found; for tests.
 	Observe func(*audit.Progress, error)
 }
@@ -77,6 +79,8 @@ type keeper struct {
 	filling     condition
 	// steady is since when rounds have succeeded in a row.
 	steady time.Time
+	// forgot is when the notes of waiting events were last looked through.
+	forgot time.Time
 }
 
 // Run waits until this process leads and keeps house while it does, until ctx
@@ -84,7 +88,8 @@ type keeper struct {
 func Run(ctx context.Context, o Options) error {
 	o.Grace = cmp.Or(o.Grace, audit.DefaultGrace)
 	o.LongOverdue = cmp.Or(o.LongOverdue, longOverdue)
-	k := &keeper{Options: o, metrics: newMetrics(o.Registry), compensator: compensator.New(compensator.Options{
+	o.ForgetEvery = cmp.Or(o.ForgetEvery, forgetEvery)
+	k := &keeper{Options: o, forgot: time.Now(), metrics: newMetrics(o.Registry), compensator: compensator.New(compensator.Options{
 		Pool: o.Pool, JS: o.JS, Log: o.Log, Registry: o.Registry, Off: o.Config.Compensate == "off",
 	})}
 	for ctx.Err() == nil {
@@ -153,6 +158,9 @@ func (k *keeper) round(ctx context.Context) (more bool, err error) {
 		return false, err
 	}
 	if err := k.trim(ctx, p); err != nil {
+		return false, err
+	}
+	if err := k.forget(ctx); err != nil {
 		return false, err
 	}
 	released, err := k.release(ctx)

@@ -97,7 +97,7 @@ func TestSweepAndReplayAtOnce(t *testing.T) {
 			}
 			require.NoError(t, group.Wait())
 			swept := func() int { return int(max(0, k.metric("sweep_repairs_total", "lost"))) }
-			require.Eventually(t, func() bool { return s.last() >= 2*n+1 }, 20*time.Second, 5*time.Millisecond)
+			require.Eventually(t, func() bool { return s.last() >= 2*n+1 }, 60*time.Second, 5*time.Millisecond)
 			if !working {
 				for range 3 {
 					k.until("another round", func(r round) bool { return r.err == nil })

@@ -121,14 +121,15 @@ func (k *keeper) purge(ctx context.Context, events jetstream.Stream, state jetst
 }
 
 func (k *keeper) watchFilling(ratio float64, info *jetstream.StreamInfo) {
-	k.metrics.set("events_fill_ratio", ratio)
-	k.metrics.set("alert_events_filling", flag(ratio >= alertAbove))
 	if ratio >= alertAbove {
 		k.filling.begin(k.Log.Error().Uint64(telemetry.KeyBytes, info.State.Bytes).Float64("filled", ratio),
 			stream.Events+" is filling: nothing more of it is accounted for that could be removed; full, it refuses deliveries")
-		return
+	} else {
+		k.filling.end(k.Log.Info().Float64("filled", ratio), stream.Events+" has room again")
 	}
-	k.filling.end(k.Log.Info().Float64("filled", ratio), stream.Events+" has room again")
+	// Who sees a gauge change finds the line.
+	k.metrics.set("events_fill_ratio", ratio)
+	k.metrics.set("alert_events_filling", flag(ratio >= alertAbove))
 }
 
 // watchBacklog looks how old the oldest message is that nobody has answered.
@@ -143,13 +144,13 @@ func (k *keeper) watchBacklog(ctx context.Context, p *audit.Progress, info *jets
 			age = max(0, info.TimeStamp.Sub(oldest.Time))
 		}
 	}
-	k.metrics.set("backlog_age_seconds", age.Seconds())
 	old := age > k.Config.BacklogAlert
-	k.metrics.set("alert_backlog_age", flag(old))
 	if old {
 		k.backlog.begin(k.Log.Error().Dur("age", age).Uint64("answered", p.Stream.AckFloor), "a message has waited too long for its decision")
-		return nil
+	} else {
+		k.backlog.end(k.Log.Info(), "no message waits too long any more")
 	}
-	k.backlog.end(k.Log.Info(), "no message waits too long any more")
+	k.metrics.set("backlog_age_seconds", age.Seconds())
+	k.metrics.set("alert_backlog_age", flag(old)) // last: who sees it change finds the others
 	return nil
 }

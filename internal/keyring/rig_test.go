@@ -168,7 +168,7 @@ func (p *provider) answers(answer http.HandlerFunc) {
 // asked waits until that many requests have come, in the background perhaps.
 func (p *provider) asked(n int) {
 	p.t.Helper()
-	require.Eventually(p.t, func() bool { return p.requests.Load() == int64(n) }, 5*time.Second, time.Millisecond, "%d requests", n)
+	require.Eventually(p.t, func() bool { return p.requests.Load() == int64(n) }, 20*time.Second, time.Millisecond, "%d requests", n)
 }
 
 func says(status int, body []byte, header ...string) http.HandlerFunc {

@@ -97,9 +97,18 @@ func TestRedriveWhileAWorkerRuns(t *testing.T) {
 			broken := letters.Store{Pool: s.Pool, JS: &dying{JetStream: s.JS, at: step}}
 			_, err := broken.Redrive(t.Context(), s.Stored(), ada, nil)
 			require.NoError(t, err)
-			if left := s.Stored(); len(left) > 0 {
-				s.Redrive(left...)
-			}
+			// The worker may be at the event just now; then the operator comes again.
+			require.Eventually(t, func() bool {
+				results, err := s.Letters.Redrive(t.Context(), s.Stored(), ada, nil)
+				require.NoError(t, err)
+				for _, r := range results {
+					if r.Err != nil {
+						require.ErrorIs(t, r.Err, letters.ErrBusy)
+						return false
+					}
+				}
+				return true
+			}, 30*time.Second, 10*time.Millisecond)
 			require.Eventually(t, func() bool { return s.Row("evt_1").State == dedupe.Completed }, 30*time.Second, 10*time.Millisecond)
 			s.Settle()
 			require.Equal(t, 1, s.Transfers())

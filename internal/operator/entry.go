@@ -29,13 +29,15 @@ type Entry struct {
 	// Cursor continues a statement after this entry.
 	Cursor string `json:"cursor,omitempty"`
 	// At bounds an opening or closing line, if the statement is bounded.
-	At      time.Time `json:"at,omitzero"`
-	Posted  time.Time `json:"posted_at,omitzero"`
-	Account string    `json:"account"`
-	Side    string    `json:"side,omitempty"` // debit or credit
-	Other   string    `json:"counter_account,omitempty"`
-	Asset   string    `json:"asset"`
-	Minor   int64     `json:"amount_minor,omitempty"`
+	At     time.Time `json:"at,omitzero"`
+	Posted time.Time `json:"posted_at,omitzero"`
+	// Occurred is the time that the provider gives the event; recorded time orders.
+	Occurred time.Time `json:"occurred_at,omitzero"`
+	Account  string    `json:"account"`
+	Side     string    `json:"side,omitempty"` // debit or credit
+	Other    string    `json:"counter_account,omitempty"`
+	Asset    string    `json:"asset"`
+	Minor    int64     `json:"amount_minor,omitempty"`
 	// Balance is what the account has behind this line: credits less debits.
 	Balance   int64  `json:"balance_minor"`
 	Exponent  int    `json:"exponent"`
@@ -54,7 +56,7 @@ var statementForm = form{
 	numbers: []int{1, 2, 3},
 	header: []string{
 		"kind", "time", "account", "asset", "exponent", "debit_minor", "credit_minor", "balance_minor", "debit", "credit", "balance",
-		"counter_account", "operation", "reverses", "source", "event_id", "cursor", "final",
+		"counter_account", "operation", "reverses", "source", "event_id", "cursor", "final", "occurred_at",
 	},
 }
 
@@ -101,7 +103,7 @@ func (e *Entry) record() []string {
 	return []string{
 		e.Kind, stamp(at), outside(e.Account), e.Asset, strconv.Itoa(e.Exponent),
 		minor[0], minor[1], strconv.FormatInt(e.Balance, 10), major[0], major[1], ledger.FormatMinor(e.Balance, e.Exponent),
-		outside(e.Other), outside(operation(e.Operation)), e.Reverses, outside(e.Source), outside(e.EventID), e.Cursor, final,
+		outside(e.Other), outside(operation(e.Operation)), e.Reverses, outside(e.Source), outside(e.EventID), e.Cursor, final, stamp(e.Occurred),
 	}
 }
 

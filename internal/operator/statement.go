@@ -162,7 +162,7 @@ func (st *statement) print(ctx context.Context, page []*ledger.Entry) error {
 		}
 		entry := entryOf(e, st.running)
 		if event := events[e.EventNo]; event != nil {
-			entry.Source, entry.EventID = event.Source, event.ID
+			entry.Source, entry.EventID, entry.Occurred = event.Source, event.ID, event.Occurred.UTC()
 		}
 		if err := st.out.print(entry); err != nil {
 			return err

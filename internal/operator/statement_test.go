@@ -38,6 +38,8 @@ func (s *system) book() {
 	s.t.Helper()
 	pgtest.Exec(s.t, s.env["DATABASE_URL"],
 		`INSERT INTO assets VALUES ('GEMS', 0)`,
+		`INSERT INTO events (no, source, event_id, variant, state, outcome, type, occurred_at, body_hash, fingerprint, rules_version, stream_created, seq)
+		 VALUES (2, 'shop', 'evt_2', '', 'completed', 'applied', 'paid', '2024-05-29 08:15:00Z', decode(repeat('00', 32), 'hex'), decode(repeat('00', 32), 'hex'), 1, now(), 2)`,
 		`INSERT INTO transfers (event_no, n, operation, debit, credit, asset, amount, reverses, created_at) VALUES
 		 (1, 0, '4:shop,0:,0:,7:payment,2:p1,', 'shop:due', 'purse:a', 'EUR', 1999, NULL, '2024-05-01Z'),
 		 (1, 1, '4:shop,0:,0:,3:fee,2:p1,', 'purse:a', 'fees', 'EUR', 59, NULL, '2024-05-01Z'),

@@ -191,6 +191,7 @@ var administering = []string{
 	`SET session_replication_role = replica`,
 	`SELECT setval('event_numbers', 0)`,
 	`DROP SEQUENCE event_numbers`,
+	`TRUNCATE waiting`,
 	reversal(`'op', 'b', 'a', 'EUR', 5`), // workers post, operators reverse
 	`INSERT INTO ledger_migrations (version_id, is_applied) VALUES (9, true)`,
 	`DELETE FROM dedupe_migrations`,
@@ -345,6 +346,10 @@ func TestTheWorkersRoleMayDoItsWork(t *testing.T) {
 		`UPDATE events SET state = 'completed', outcome = 'ignored', reason = NULL WHERE state = 'failed'`,
 		`UPDATE events SET attempts = 1, first_failed_at = now(), next_try_at = now() WHERE state = 'pending'`,
 		`SELECT nextval('event_numbers')`,
+		`INSERT INTO waiting (operation, event_no) VALUES ('other', 3)
+		 ON CONFLICT (operation, event_no) DO UPDATE SET event_no = excluded.event_no WHERE false`,
+		`SELECT * FROM waiting FOR UPDATE`,
+		`DELETE FROM waiting`,
 	} {
 		_, err := pool.Exec(t.Context(), statement)
 		require.NoError(t, err, statement)

@@ -60,14 +60,14 @@ func TestSettingsOutliveADatabaseWithOthers(t *testing.T) {
 func TestAnIdleTransactionEndsBeforeTheAckWait(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t, stack.DatabaseURL, postgres.Worker)
+	began := time.Now()
 	tx, err := pool.Begin(t.Context())
 	require.NoError(t, err)
-	began := time.Now()
 	require.Eventually(t, func() bool {
 		var there bool
 		err := pool.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $1)`, tx.Conn().PgConn().PID()).Scan(&there)
 		return err == nil && !there
-	}, 5*time.Second, 50*time.Millisecond)
+	}, 20*time.Second, 50*time.Millisecond)
 	require.Greater(t, time.Since(began), 2*time.Second)
 	require.Error(t, tx.Commit(t.Context()))
 }
@@ -84,7 +84,8 @@ func TestAWaitForALockEnds(t *testing.T) {
 	began := time.Now()
 	_, err = pool.Exec(t.Context(), `INSERT INTO assets VALUES ('GEMS', 0)`)
 	requireState(t, err, "55P03")
-	require.InDelta(t, 2, time.Since(began).Seconds(), 0.5)
+	require.GreaterOrEqual(t, time.Since(began), 2*time.Second)
+	require.Less(t, time.Since(began), 10*time.Second, "that would have been the limit of a statement")
 }
 
 func TestAReadOnlyServerIsNotUsed(t *testing.T) {

@@ -75,7 +75,7 @@ func (p Program) Main(args []string) int {
 		return exit.Usage
 	}
 	log := telemetry.NewLogger(os.Stderr, *level).With().Str(telemetry.KeyProgram, p.Name).Logger()
-	ctx, stop := interruptible()
+	ctx, stop := Interruptible()
 	defer stop()
 	return code(p.Run(ctx, cat, log), log)
 }
@@ -94,11 +94,20 @@ func (p Program) load(path string) (*catalog.Catalog, error) {
 	return cat, cat.Config.Require(p.Needs...)
 }
 
-// interruptible returns a context that the first SIGINT or SIGTERM ends. From
-// then on signals work as if nobody caught them: the second ends the process.
-func interruptible() (context.Context, context.CancelFunc) {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop)
+// Interruptible returns a context that the first SIGINT or SIGTERM ends. When it
+// has ended, signals work as if nobody caught them: a second one ends the process.
+func Interruptible() (context.Context, context.CancelFunc) {
+	ctx, stop := context.WithCancel(context.Background())
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		select {
+		case <-signals:
+		case <-ctx.Done():
+		}
+		signal.Stop(signals)
+		stop()
+	}()
 	return ctx, stop
 }
 

@@ -168,6 +168,21 @@ func TestAStormOfCopiesIsOneMessage(t *testing.T) {
 	})
 }
 
+// The broker says so, before anybody looks: who resends meanwhile is not told that
+// the event is stored.
+func TestARemovedStreamIsForgotten(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	require.Equal(t, http.StatusOK, r.send(stripe("evt_1")))
+	before := r.server.publisher.generation.Load()
+	r.remove()
+	require.Eventually(t, func() bool { return r.server.publisher.generation.Load() > before }, 20*time.Second, time.Millisecond)
+	require.Equal(t, http.StatusServiceUnavailable, r.send(stripe("evt_1")))
+	r.create(1 << 30)
+	require.Equal(t, http.StatusOK, r.send(stripe("evt_1")))
+	require.Len(t, r.stored(), 1)
+}
+
 func TestAReconnectForgetsWhatWasStored(t *testing.T) {
 	t.Parallel()
 	broker := ownStack(t)

@@ -48,9 +48,15 @@ func (p *publisher) commit(items []*pending) {
 		p.observe(split{size})
 		err = p.singles(ctx, items)
 	} else if err != nil {
-		settleAll(items, err)
+		for _, item := range items {
+			item.err = err
+		}
 	}
+	// Who is answered finds it counted.
 	p.observe(committed{size: size, took: time.Since(began), err: err})
+	for _, item := range items {
+		item.settle(item.seq, item.err)
+	}
 }
 
 // due drops what has waited past its deadline: its sender was told to try
@@ -68,7 +74,7 @@ func (p *publisher) due(items []*pending) []*pending {
 	return kept
 }
 
-// batch stores items as one atomic batch and settles them if it succeeds.
+// batch stores items as one atomic batch and notes their sequences.
 func (p *publisher) batch(ctx context.Context, items []*pending) error {
 	msgs := make([]*nats.Msg, len(items))
 	for i, item := range items {
@@ -87,13 +93,13 @@ func (p *publisher) batch(ctx context.Context, items []*pending) error {
 	first := ack.Sequence - uint64(len(items)) + 1
 	p.stored(first, ack.Sequence)
 	for i, item := range items {
-		item.settle(first+uint64(i), nil)
+		item.seq = first + uint64(i)
 	}
 	return nil
 }
 
-// singles stores each item by itself and settles it. The error is that of an
-// item, for the record only.
+// singles stores each item by itself and notes its outcome. The error is that of
+// an item, for the record only.
 func (p *publisher) singles(ctx context.Context, items []*pending) error {
 	var group errgroup.Group
 	group.SetLimit(inflightSingles)
@@ -119,9 +125,6 @@ func (p *publisher) singles(ctx context.Context, items []*pending) error {
 	if last > 0 {
 		p.stored(first, last)
 	}
-	for _, item := range items {
-		item.settle(item.seq, item.err)
-	}
 	return err
 }
 
@@ -146,12 +149,6 @@ func unbatch(msg *nats.Msg) {
 	msg.Header.Del(jetstreamext.BatchIDHeader)
 	msg.Header.Del(jetstreamext.BatchSeqHeader)
 	msg.Header.Del(jetstreamext.BatchCommitHeader)
-}
-
-func settleAll(items []*pending, err error) {
-	for _, item := range items {
-		item.settle(0, err)
-	}
 }
 
 // The broker's codes that mean "no room", whichever limit it met.

@@ -243,7 +243,7 @@ func (r *rig) raw(t *testing.T, header, body string) string {
 func TestSlowSendersAreCut(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(s *Server) {
-		s.limits.header, s.limits.read, s.limits.idle = 100*time.Millisecond, 200*time.Millisecond, 100*time.Millisecond
+		s.limits.header, s.limits.read, s.limits.idle = time.Second, 2*time.Second, time.Second
 	})
 	at, err := url.Parse(r.url)
 	require.NoError(t, err)

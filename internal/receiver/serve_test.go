@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/url"
@@ -103,13 +104,17 @@ func (s *Server) drainNow(r *rig) error {
 	return err
 }
 
-// free returns an address nobody listens on.
+// free returns an address nobody listens on, below the ports that the system gives
+// to clients: one of those may be taken by whoever dials it before it is listened on.
 func free(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer l.Close()
-	return l.Addr().String()
+	for {
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 10_000+rand.IntN(10_000)))
+		if err == nil {
+			require.NoError(t, l.Close())
+			return l.Addr().String()
+		}
+	}
 }
 
 func TestRun(t *testing.T) {

@@ -230,17 +230,11 @@ func (s *Set) operationKey(v ref.Val, f *facts) (string, *refusal) {
 	if !ok {
 		return "", refuse(dlq.RuleError, "is %s, not op(...)", describe(v))
 	}
-	key := make([]byte, 0, 128)
-	key = appendNetstring(key, s.scope())
-	key = appendNetstring(key, f.event.Account)
-	key = appendNetstring(key, f.event.Mode)
-	for _, part := range parts {
-		key = appendNetstring(key, part)
-	}
+	key := ledger.OperationKey(s.scope(), f.event.Account, f.event.Mode, parts...)
 	if len(key) > maxOperation {
 		return "", errLongKey(string(key))
 	}
-	return string(key), nil
+	return key, nil
 }
 
 func errLongKey(key string) *refusal {

@@ -104,7 +104,7 @@ func TestOutageIsOneLineAtItsStartAndOneAtItsEnd(t *testing.T) {
 	broker(t, func(o *server.Options) { o.StoreDir, o.Port = dir, port })
 	for <-status != nats.CONNECTED { // each failed try reports RECONNECTING again
 	}
-	require.Eventually(t, func() bool { return len(log.all()) == 2 }, 5*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return len(log.all()) == 2 }, 20*time.Second, 5*time.Millisecond)
 	require.Contains(t, log.all()[0], "nats is away")
 	require.Contains(t, log.all()[1], "nats is back")
 }

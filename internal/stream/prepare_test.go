@@ -49,7 +49,7 @@ func TestPrepare(t *testing.T) {
 			proof, err := stream.Prepare(t.Context(), conn, cfg, zerolog.New(&log), nil)
 			done <- result{proof, err}
 		}()
-		require.Eventually(t, func() bool { return strings.Contains(strings.Join(log.all(), ""), "trying again") }, 10*time.Second, 5*time.Millisecond)
+		require.Eventually(t, func() bool { return strings.Contains(strings.Join(log.all(), ""), "trying again") }, 20*time.Second, 5*time.Millisecond)
 
 		broker(t, func(o *server.Options) {
 			o.StoreDir = dir

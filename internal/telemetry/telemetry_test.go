@@ -5,7 +5,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -74,11 +76,15 @@ func TestAdminHandler(t *testing.T) {
 
 func TestServeAdmin(t *testing.T) {
 	t.Parallel()
+	// Below the ports that the system gives to clients, who would take it meanwhile.
 	free := func(t *testing.T) string {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		require.NoError(t, err)
-		defer l.Close()
-		return l.Addr().String()
+		for {
+			l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 10_000+rand.IntN(10_000)))
+			if err == nil {
+				require.NoError(t, l.Close())
+				return l.Addr().String()
+			}
+		}
 	}
 
 	t.Run("serves until its context ends and then frees the port", func(t *testing.T) {
@@ -96,7 +102,7 @@ func TestServeAdmin(t *testing.T) {
 			}
 			_, _ = io.Copy(io.Discard, res.Body)
 			return res.Body.Close() == nil && res.StatusCode == http.StatusOK
-		}, 5*time.Second, 5*time.Millisecond)
+		}, 20*time.Second, 5*time.Millisecond)
 
 		cancel()
 		require.NoError(t, <-done)

@@ -135,7 +135,7 @@ func requireNothingLeft(t *testing.T, dir string) {
 	if runtime.GOOS != "linux" {
 		return
 	}
-	require.Eventually(t, func() bool { return len(processesOf(dir)) == 0 }, 5*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return len(processesOf(dir)) == 0 }, 30*time.Second, 10*time.Millisecond)
 	require.NoFileExists(t, filepath.Join(dir, "stack.json"))
 }
 
@@ -179,7 +179,7 @@ func (r *running) balance(t *testing.T) (credits int64, events int) {
 	defer conn.Close(t.Context())
 	require.Eventually(t, func() bool {
 		return conn.QueryRow(t.Context(), `SELECT credits_posted FROM accounts WHERE name = 'wallet:alice'`).Scan(&credits) == nil
-	}, 10*time.Second, 10*time.Millisecond)
+	}, 30*time.Second, 10*time.Millisecond)
 	require.NoError(t, conn.QueryRow(t.Context(), `SELECT count(*) FROM events`).Scan(&events))
 	return credits, events
 }
@@ -198,7 +198,7 @@ func (r *running) requireEverySourceWorks(t *testing.T) {
 		var sources int
 		err := conn.QueryRow(t.Context(), `SELECT count(DISTINCT source) FROM events WHERE outcome = 'applied'`).Scan(&sources)
 		return err == nil && sources == 4
-	}, 10*time.Second, 10*time.Millisecond)
+	}, 30*time.Second, 10*time.Millisecond)
 }
 
 func TestASystemLives(t *testing.T) {
@@ -318,7 +318,7 @@ func TestASecondSignalLeavesNothing(t *testing.T) {
 		require.Equal(t, 128+int(syscall.SIGINT), exit.ExitCode())
 	}
 	if runtime.GOOS == "linux" {
-		require.Eventually(t, func() bool { return len(processesOf(dir)) == 0 }, 5*time.Second, 10*time.Millisecond)
+		require.Eventually(t, func() bool { return len(processesOf(dir)) == 0 }, 30*time.Second, 10*time.Millisecond)
 	}
 }
 

@@ -200,6 +200,7 @@ func (l *loop) try(ctx context.Context, it *item, cause error) error {
 	}
 	if it.posting != nil {
 		l.w.reportFacts(it.posting.Overdrawn, it.posting.Frozen, it.posting.Uncovered)
+		l.lookForWaiting(ctx, it.posting)
 	}
 	it.ended()
 	it.settle()

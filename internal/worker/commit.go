@@ -137,9 +137,11 @@ func (l *loop) transact(ctx context.Context, items []*item) error {
 		}
 	}
 	book.Write(&second)
-	if err := commitWith(ctx, conn, &second); err != nil {
+	arrived, err := commitWith(ctx, conn, &second, postings)
+	if err != nil {
 		return err
 	}
+	l.w.wake(arrived)
 	l.w.reportFacts(book.Overdrawn(), book.Frozen(), book.Uncovered())
 	for _, it := range items {
 		if reserved.New(it.row.No) {
@@ -200,11 +202,17 @@ func (l *loop) refuse(b *pgx.Batch, it *item, row *dedupe.Row, reason dlq.Reason
 			row.State = dedupe.Pending
 			it.delay = delay(budget, row.Attempts, jitter)
 			dedupe.Save(b, row, it.delay)
+			if it.awaits() {
+				ledger.Wait(b, it.posting)
+			}
 			return
 		}
 	}
 	row.State = dedupe.Failed
 	dedupe.Save(b, row, 0)
+	if it.awaits() {
+		ledger.StopWaiting(b, it.posting)
+	}
 }
 
 // settle gives the delivery the fate that its own committed row asks for.
@@ -255,19 +263,23 @@ func (w *worker) reportFacts(overdrawn, frozen, uncovered []string) {
 	}
 }
 
-// commitWith sends the batch with COMMIT at its end. An error of the network
-// here leaves the outcome unknown; the next delivery finds out.
-func commitWith(ctx context.Context, conn *pgxpool.Conn, b *pgx.Batch) error {
+// commitWith sends the batch with COMMIT, and behind it the look at events that
+// waited for what postings have posted. An error of the network before the answer
+// to COMMIT leaves the outcome unknown; the next delivery finds out.
+func commitWith(ctx context.Context, conn *pgxpool.Conn, b *pgx.Batch, postings []*ledger.Posting) (arrived []int64, err error) {
+	committed := false
 	b.Queue("COMMIT").Exec(func(tag pgconn.CommandTag) error {
 		if tag.String() != "COMMIT" {
 			return errCommit
 		}
+		committed = true
 		return nil
 	})
-	if err := conn.SendBatch(ctx, b).Close(); err != nil {
-		return fmt.Errorf("write batch: %w", err)
+	ledger.Arrived(b, postings, func(events []int64) { arrived = events })
+	if err := conn.SendBatch(ctx, b).Close(); err != nil && !committed {
+		return nil, fmt.Errorf("write batch: %w", err)
 	}
-	return nil
+	return arrived, nil // whoever waits comes by itself where the look has failed
 }
 
 // rollback ends a transaction that is still open, so that the connection can be

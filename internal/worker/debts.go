@@ -21,7 +21,8 @@ const holdLimit = 2 * time.Minute
 // Until then their deliveries are kept in progress, since whoever got one meanwhile
 // would see an attempt without an end and count a crash.
 type debts struct {
-	pool dedupe.Execer
+	pool  dedupe.Execer
+	delay time.Duration // bounds how long what is given back is put off
 
 	paying sync.Mutex // held by the one who pays; before mu
 	mu     sync.Mutex
@@ -92,7 +93,7 @@ func (d *debts) pay(ctx context.Context) error {
 	defer d.mu.Unlock()
 	for _, each := range d.open[:len(open)] {
 		for _, msg := range each.held {
-			_ = msg.NakWithDelay(minDelay + jitter(outageDelay)) // a lost one comes again after the ack wait
+			_ = msg.NakWithDelay(minDelay + jitter(d.delay)) // a lost one comes again after the ack wait
 		}
 	}
 	d.open = slices.Delete(d.open, 0, len(open))

@@ -33,6 +33,7 @@ const (
 type gate struct {
 	*telemetry.Outage
 	probe func(context.Context) error
+	most  time.Duration // between two probes
 
 	mu      sync.Mutex
 	state   gateState
@@ -49,7 +50,7 @@ const (
 )
 
 func newGate(o *telemetry.Outage, probe func(context.Context) error) *gate {
-	return &gate{Outage: o, probe: probe, changed: make(chan struct{})}
+	return &gate{Outage: o, probe: probe, most: probeMost, changed: make(chan struct{})}
 }
 
 // wait returns when the caller may go on.
@@ -115,7 +116,7 @@ func (g *gate) open(from ...gateState) {
 // run probes while the gate is closed, until ctx is done.
 func (g *gate) run(ctx context.Context) error {
 	wait := backoff.NewExponentialBackOff(
-		backoff.WithInitialInterval(probeFirst), backoff.WithMaxInterval(probeMost), backoff.WithMaxElapsedTime(0))
+		backoff.WithInitialInterval(probeFirst), backoff.WithMaxInterval(g.most), backoff.WithMaxElapsedTime(0))
 	for {
 		g.mu.Lock()
 		state, changed := g.state, g.changed

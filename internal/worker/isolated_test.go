@@ -55,9 +55,7 @@ func twenty(s *system, other string) {
 // killedWorker runs a worker as a process until it dies (1) or done holds (0).
 func (s *system) killedWorker(done func() bool) (deaths int) {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, os.Args[0])
+	cmd := exec.CommandContext(s.t.Context(), os.Args[0])
 	cmd.Env = append(os.Environ(), killedWorkerEnv+"="+s.cat.Config.File, "DATABASE_URL="+s.url, "NATS_URL="+stack.NATSURL,
 		"NATS_MONITOR_URL="+stack.NATSMonitorURL, "REDIS_URL="+stack.RedisURL, "WORKER_ADMIN=127.0.0.1:0")
 	require.NoError(s.t, cmd.Start())
@@ -185,11 +183,11 @@ func TestCrashBudgetIsOfOneContent(t *testing.T) {
 
 	it, err = w.decode(delivery{second, w.incarnation()})
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { // the attempt is dead after the ack wait
+	s.eventually(func() bool { // the attempt is dead after the ack wait
 		it.fate = undecided
 		require.NoError(t, l.alone(t.Context(), it, nil))
 		return s.row("evt_1").State == dedupe.Failed
-	}, 5*time.Second, 2*time.Millisecond)
+	}, "it is parked")
 	require.Equal(t, string(dlq.CrashBudget), s.row("evt_1").Reason)
 	require.Equal(t, delayed, it.fate, "it is decided on its merits")
 	require.NoError(t, first.Nak())

@@ -43,6 +43,9 @@ type item struct {
 	key     dedupe.Key
 	content dedupe.Content // BodyHash from the start, the rest once understood
 
+	// woken is set for an event that waited for its parent, which has come: it is
+	// read from the stream, and its delivery is answered another time.
+	woken bool
 	// understood is set once the rules have said what the event is: decision.
 	// fault is why they could not: they panicked, or took too long.
 	understood bool
@@ -137,6 +140,7 @@ func (w *worker) decode(d delivery) (*item, error) {
 		return nil, fmt.Errorf("read message metadata: %w", err)
 	}
 	it := &item{msg: msg, stream: d.stream, seq: meta.Sequence.Stream, stored: meta.Timestamp, delivered: meta.NumDelivered}
+	_, it.woken = msg.(*woken)
 	it.event, err = envelope.Decode(msg.Headers(), msg.Data())
 	if err != nil {
 		key := dedupe.Unreadable(dedupe.Position{StreamCreated: it.stream, Seq: it.seq})

@@ -45,12 +45,15 @@ func TestAHintThatKillsWorkers(t *testing.T) {
 	t.Cleanup(api.Close)
 	s := newSystem(t, strings.Replace(thin, "URL", api.URL, 1)+"\nworker: {ack_wait: 1s}")
 	for hints := 1; hints <= 2; hints++ {
-		s.publish(thinEvent("evt_killer", "true"))
+		hint := s.publish(thinEvent("evt_killer", "true"))
 		deaths := 0
 		done := func() bool { return len(s.letters()) == hints && s.idle() }
 		for !done() {
 			deaths += s.killedWorker(done)
-			require.LessOrEqual(t, deaths, crashBudget+2)
+			// Whoever dies before the hint is answered leaves it to be looked up again, and
+			// nobody knows a copy at its first delivery.
+			copies := int(s.stored() - hint)
+			require.LessOrEqual(t, deaths, crashBudget+1+copies)
 		}
 		require.GreaterOrEqual(t, deaths, crashBudget)
 	}

@@ -128,7 +128,7 @@ func (l *loop) decide(ctx context.Context, leaders, rest []*item) error {
 		return err
 	}
 	faultpoint.Reach(faultpoint.Claimed)
-	redriven, others, err := l.markRedriven(ctx, claimed)
+	waiting, others, err := l.markWaiting(ctx, claimed)
 	if err != nil {
 		return err
 	}
@@ -137,7 +137,7 @@ func (l *loop) decide(ctx context.Context, leaders, rest []*item) error {
 	if err != nil {
 		return err
 	}
-	marked = slices.SortedFunc(slices.Values(append(marked, redriven...)), bySequence)
+	marked = slices.SortedFunc(slices.Values(append(marked, waiting...)), bySequence)
 	for _, batch := range [][]*item{fresh, marked} {
 		l.w.understand(ctx, batch)
 		plain, odd := partition(batch, func(it *item) bool { return it.fault == nil && !it.passes() })

@@ -46,18 +46,19 @@ func (l *loop) mark(ctx context.Context, items []*item) (marked []*item, err err
 	return marked, l.lookUp(ctx, found, keys)
 }
 
-// markRedriven begins an attempt, in one statement for all, of events that were
-// sent again and have not failed since. Thousands may be at once, and each would
-// cost the transactions of an attempt of its own. Their rows record the attempt,
-// so that a death of this worker counts, and makes each of them go alone. It
-// returns those that it marked, and the others, in their order.
-func (l *loop) markRedriven(ctx context.Context, items []*item) (marked, others []*item, err error) {
-	redriven, _ := partition(items, func(it *item) bool { return it.event.Redrive > 0 })
-	if len(redriven) == 0 {
+// markWaiting begins an attempt, in one statement for all, of events that were
+// sent again and have not failed since, and of those whose parent has come.
+// Thousands may be at once, and each would cost the transactions of an attempt of
+// its own. Their rows record the attempt, so that a death of this worker counts,
+// and makes each of them go alone. It returns those that it marked, and the others,
+// in their order.
+func (l *loop) markWaiting(ctx context.Context, items []*item) (marked, others []*item, err error) {
+	due, _ := partition(items, func(it *item) bool { return it.event.Redrive > 0 || it.woken })
+	if len(due) == 0 {
 		return nil, items, nil
 	}
-	keys := make([]dedupe.Key, len(redriven))
-	for i, it := range redriven {
+	keys := make([]dedupe.Key, len(due))
+	for i, it := range due {
 		keys[i] = it.key
 	}
 	known, err := dedupe.Read(ctx, l.w.pool, keys)
@@ -65,10 +66,11 @@ func (l *loop) markRedriven(ctx context.Context, items []*item) (marked, others 
 		return nil, nil, err
 	}
 	var rows []*dedupe.Row
-	waiting, _ := partition(redriven, func(it *item) bool { return it.waitsFor(known[it.key]) })
+	waiting, _ := partition(due, func(it *item) bool { return it.waitsFor(known[it.key]) })
 	for _, it := range waiting {
 		row := known[it.key]
 		it.row.No, it.row.Attempt, it.row.Redrives = row.No, row.Attempt+1, row.Redrives
+		it.row.Attempts, it.row.FailingFor, it.failed = row.Attempts, row.FailingFor, row.Attempts
 		it.perhaps = dedupe.Attempt{No: it.row.No, Number: it.row.Attempt}
 		rows = append(rows, it.row)
 	}
@@ -90,19 +92,25 @@ func (l *loop) markRedriven(ctx context.Context, items []*item) (marked, others 
 			continue
 		}
 		it.row.Attempt, it.row.Redrives = 0, 0
+		it.row.Attempts, it.row.FailingFor, it.failed = 0, 0, 0
 	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("mark redriven events: %w", err)
+		return nil, nil, fmt.Errorf("mark waiting events: %w", err)
 	}
 	marked, others = partition(items, func(it *item) bool { return it.marked })
 	return marked, others, nil
 }
 
-// waitsFor reports whether the event of row was sent again, has not failed since,
-// and waits for just this content.
+// waitsFor reports whether the event of row waits for just this content, and is to
+// be tried now: its parent has come, or it was sent again and has not failed since.
 func (it *item) waitsFor(row *dedupe.Row) bool {
-	return row != nil && row.State == dedupe.Pending && row.Redrives > 0 && row.Attempts == 0 && row.Crashes == 0 &&
-		row.RetryIn == 0 && row.BodyHash == it.content.BodyHash
+	switch {
+	case row == nil || row.State != dedupe.Pending || row.Crashes > 0 || row.BodyHash != it.content.BodyHash:
+		return false
+	case it.woken:
+		return waitsForParent(row)
+	}
+	return row.Redrives > 0 && row.Attempts == 0 && row.RetryIn == 0
 }
 
 // lookUp judges items that have rows.

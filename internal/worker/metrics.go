@@ -22,6 +22,7 @@ type metrics struct {
 	bisected    prometheus.Counter
 	answersLost prometheus.Counter
 	away        *prometheus.GaugeVec
+	woken       *prometheus.CounterVec
 	lookups     *prometheus.CounterVec
 	lookupTime  prometheus.Histogram
 }
@@ -44,7 +45,7 @@ func newMetrics(reg *prometheus.Registry) *metrics {
 		return h
 	}
 	m := &metrics{
-		deliveries:  counters("deliveries_total", "Deliveries by what became of them: applied, ignored, duplicate_operation, duplicate, redelivered, parked, waiting, returned.", "source", "outcome"),
+		deliveries:  counters("deliveries_total", "Deliveries, and tries of events whose parent has come, by what became of them: applied, ignored, duplicate_operation, duplicate, redelivered, parked, waiting, returned.", "source", "outcome"),
 		parked:      counters("parked_total", "Events parked in the dead-letter stream, by reason.", "source", "reason"),
 		conflicts:   counters("id_conflicts_total", "Deliveries whose content differs from the one that stands under their event id.", "source"),
 		overdrawn:   counter("accounts_overdrawn_total", "Accounts that a fact took past a limit which is only recorded."),
@@ -58,6 +59,7 @@ func newMetrics(reg *prometheus.Registry) *metrics {
 		again:       counter("transactions_again_total", "Transactions tried again after a lost race or a lock timeout."),
 		bisected:    counter("batches_bisected_total", "Batches halved to find the event that is to blame."),
 		answersLost: counter("answers_lost_total", "Answers that the broker did not get; they cost a redelivery."),
+		woken:       counters("woken_total", "Events that waited for their parent when it came, by what was done: tried at once, or left until their delay is over.", "outcome"),
 		lookups:     counters("lookups_total", "Notices that hint at something, by what came of asking the API: fetched, known (nothing new), unmatched (a kind that is not looked up), refused, unavailable, unstored (Postgres or the broker is away), full (too many wait), deadly (workers died of it).", "source", "outcome"),
 		lookupTime:  histogram("lookup_seconds", "Seconds from asking an API to its answer.", prometheus.ExponentialBuckets(0.01, 2, 12)),
 		away:        prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: telemetry.Namespace, Subsystem: subsystem, Name: "service_unavailable", Help: "1 while a service is away: postgres, postgres_slow (statements time out), redis, redis_lying, events (no stream, consumer or leader), dlq (letters cannot be stored), fetch-SOURCE (the API of a source)."}, []string{"service"}),

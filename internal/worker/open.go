@@ -122,7 +122,7 @@ func (w *worker) probe(ctx context.Context) error {
 	err := w.pool.QueryRow(ctx, `
 		SELECT pg_is_in_recovery() OR current_setting('transaction_read_only')::bool
 		FROM (SELECT
-		      FROM events, readings, operations, transfers, accounts
+		      FROM events, readings, operations, transfers, accounts, waiting
 		      LIMIT 0) AS tables
 		RIGHT JOIN (SELECT) AS one ON true`).Scan(&readOnly)
 	if err == nil && readOnly {

@@ -28,14 +28,14 @@ func (l *loop) park(ctx context.Context, items []*item) {
 	for _, it := range items {
 		l.w.alert(it)
 		if !l.w.letters.takes() {
-			it.wait(jitter(letterDelay))
+			it.wait(jitter(l.w.letterDelay))
 			continue
 		}
 		faultpoint.Reach(faultpoint.Unlettered)
 		seq, err := l.letter(ctx, it)
 		l.w.letters.told(err)
 		if err != nil {
-			it.wait(jitter(letterDelay))
+			it.wait(jitter(l.w.letterDelay))
 			continue
 		}
 		letters = append(letters, dedupe.Parking{No: it.row.No, Attempt: it.row.Attempt, Redrives: it.row.Redrives, Letter: seq})
@@ -63,7 +63,7 @@ func (l *loop) park(ctx context.Context, items []*item) {
 }
 
 func (l *loop) letter(ctx context.Context, it *item) (uint64, error) {
-	ctx, cancel := context.WithTimeout(ctx, parkTimeout)
+	ctx, cancel := context.WithTimeout(ctx, l.w.letters.hold)
 	defer cancel()
 	return dlq.Park(ctx, l.w.js, dlq.Letter{
 		// Two workers that see one failed row store one letter.
@@ -94,16 +94,17 @@ func (l *loop) answer(items []*item) {
 			case each != it && (it.fate == acked || it.fate == parked):
 				outcome = outcomeDuplicate
 			}
-			if err := it.tell(each); err != nil {
+			l.w.metrics.deliveries.WithLabelValues(it.key.Source, outcome).Inc() // who sees its end finds it counted
+			if err := it.tell(each, l.w.debts.delay); err != nil {
 				l.w.metrics.answersLost.Inc()
 			}
-			l.w.metrics.deliveries.WithLabelValues(it.key.Source, outcome).Inc()
 		}
 	}
 }
 
-// tell answers one delivery with the fate of the item it belongs to.
-func (it *item) tell(each *item) error {
+// tell answers one delivery with the fate of the item it belongs to. Where there is
+// none, it comes again after a delay of at most that, or a little more.
+func (it *item) tell(each *item, delay time.Duration) error {
 	switch it.fate {
 	case acked:
 		return each.msg.Ack()
@@ -112,7 +113,7 @@ func (it *item) tell(each *item) error {
 	case delayed:
 		return each.msg.NakWithDelay(it.delay)
 	}
-	return each.msg.NakWithDelay(minDelay + jitter(outageDelay))
+	return each.msg.NakWithDelay(minDelay + jitter(delay))
 }
 
 // logParked writes a line for an event that a person has to look at; in a flood

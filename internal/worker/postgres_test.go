@@ -34,6 +34,12 @@ func (s *system) admin(statements ...string) {
 // endSessions ends every session but the admin's own.
 const endSessions = `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'onceledger'`
 
+// sessions counts those that endSessions would end.
+func (s *system) sessions() int {
+	s.t.Helper()
+	return s.count(`SELECT count(*) FROM pg_stat_activity WHERE application_name = 'onceledger'`)
+}
+
 // fault is an outage of Postgres.
 type fault struct {
 	begin func(*testing.T, *system)
@@ -102,7 +108,7 @@ func TestPostgresOutages(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newSystem(t, shop)
 			var w *worker
-			s.start(func(started *worker) { w = started })
+			s.start(func(started *worker) { w = started }, hasty)
 			s.payments(0, few)
 			s.settled()
 			ended := false
@@ -209,7 +215,7 @@ func TestLostAnswersToAttempts(t *testing.T) {
 		s.publish(payment(id, "p_"+id, fmt.Sprint("purse:", i), "bank", 5))
 	}
 	cable := s.behind("DATABASE_URL", s.url, yaml)
-	s.start()
+	s.start(hasty)
 	s.decided("evt_spend0", dedupe.Pending)
 	left := cable.loseAnswers(20, committed)
 	s.eventually(func() bool { return left() == 0 }, "answers are lost")
@@ -298,7 +304,7 @@ func TestNetworkFlaps(t *testing.T) {
 	s.expire(n)
 	cable := s.behind("DATABASE_URL", s.url, yaml)
 	var cuts atomic.Int64
-	s.start(func(w *worker) {
+	s.start(hasty, func(w *worker) { // the gate tries one batch at a time
 		w.tuning.Batch = 20
 		w.between = func() {
 			if cuts.Add(1) <= flaps {
@@ -317,8 +323,7 @@ func TestNetworkFlaps(t *testing.T) {
 			}
 		}
 	})
-	// The gate tries one batch at a time, and waits longer after each that is cut.
-	require.Eventually(t, func() bool { return cuts.Load() >= flaps }, flaps*(probeMost+time.Second), 20*time.Millisecond, "the cable is cut")
+	s.eventually(func() bool { return cuts.Load() >= flaps }, "the cable is cut")
 	s.settled()
 	require.Equal(t, n, s.transfers())
 	s.free()
@@ -327,7 +332,7 @@ func TestNetworkFlaps(t *testing.T) {
 // One worker alone loses Postgres, for several ack waits, with attempts begun.
 // The other could take their events over, and would count that as crashes.
 func TestDebtsAreKeptFromOthers(t *testing.T) {
-	yaml := shop + "\nworker: {ack_wait: 1s}"
+	yaml := shop + "\nworker: {ack_wait: 2s}"
 	s := newSystem(t, yaml)
 	s.payments(0, 20)
 	s.expire(20)
@@ -337,13 +342,14 @@ func TestDebtsAreKeptFromOthers(t *testing.T) {
 		w.between = sync.OnceFunc(cable.cut)
 	})
 	s.eventually(func() bool { return s.logged("postgres is unavailable") == 1 }, "the worker notices")
+	s.eventually(func() bool { return s.sessions() == int(s.pool.Stat().TotalConns()) }, "so does the server: what was under way has ended")
 	begun := s.count(`SELECT count(*) FROM events WHERE state = 'processing'`)
 	require.Positive(t, begun)
 
 	s.env["DATABASE_URL"] = s.url
 	s.cat = s.load(yaml)
 	s.start()
-	s.pass(4 * time.Second)
+	s.pass(5 * time.Second)
 	require.Equal(t, begun, s.count(`SELECT count(*) FROM events WHERE state = 'processing'`), "nobody touches them")
 	cable.mend()
 	s.settled()
@@ -354,7 +360,7 @@ func TestDebtsAreKeptFromOthers(t *testing.T) {
 // The answer to the marking of redelivered events is lost with the cable: the
 // rows say that an attempt has begun, and nobody knows it.
 func TestLostAnswersToMarking(t *testing.T) {
-	yaml := shop + "\nworker: {ack_wait: 1s}"
+	yaml := shop + "\nworker: {ack_wait: 2s}"
 	s := newSystem(t, yaml)
 	s.payments(0, 50)
 	s.expire(50)

@@ -208,7 +208,7 @@ func TestDeadlyContentBesideADiscardedEvent(t *testing.T) {
 
 // A look that takes longer than the ack wait is no death, whoever else asks.
 func TestSlowLook(t *testing.T) {
-	s := newSystem(t, shop+"\nworker: {ack_wait: 1s}")
+	s := newSystem(t, shop+"\nworker: {ack_wait: 2s}")
 	e := payment("evt_1", "p1", "bank", "wallet:1", 5)
 	s.applied(e)
 	s.publish(respelled(e), respelled(e), respelled(e))
@@ -222,7 +222,7 @@ func TestSlowLook(t *testing.T) {
 	s.start(slow)
 	s.start(slow)
 	s.eventually(func() bool { return looks.Load() == 1 }, "the look begins")
-	s.pass(3 * time.Second)
+	s.pass(5 * time.Second)
 	require.EqualValues(t, 1, looks.Load(), "one looks, the others wait")
 	require.Equal(t, 1, s.count(`SELECT count(*) FROM readings WHERE crashes = 0`))
 	close(release)
@@ -234,7 +234,7 @@ func TestSlowLook(t *testing.T) {
 // The link to Postgres is lost in the midst of more looks than may kill, each time
 // for longer than the ack wait, while another worker has its own.
 func TestLinkLostInALook(t *testing.T) {
-	yaml := shop + "\nworker: {ack_wait: 1s}"
+	yaml := shop + "\nworker: {ack_wait: 2s}"
 	s := newSystem(t, yaml)
 	e := payment("evt_1", "p1", "bank", "wallet:1", 5)
 	s.applied(e)
@@ -250,7 +250,7 @@ func TestLinkLostInALook(t *testing.T) {
 			counted()
 			if looks.Add(1) <= crashBudget+1 {
 				cable.cut()
-				time.AfterFunc(2*time.Second, cable.mend)
+				time.AfterFunc(3*time.Second, cable.mend)
 			}
 		}
 	})

@@ -13,12 +13,12 @@ import (
 
 // A batch that takes four times the ack wait is not given to anybody else.
 func TestLongBatchKeepsItsDeliveries(t *testing.T) {
-	s := newSystem(t, shop+"\nworker: {ack_wait: 1s}")
+	s := newSystem(t, shop+"\nworker: {ack_wait: 2s}")
 	s.payments(0, 20)
 	var thoughts atomic.Int64
 	slowly := func(w *worker) {
 		w.tuning = Tuning{Batch: 20, Linger: 100 * time.Millisecond}
-		w.thinking = func(*envelope.Event) { thoughts.Add(1); s.pass(200 * time.Millisecond) }
+		w.thinking = func(*envelope.Event) { thoughts.Add(1); s.pass(400 * time.Millisecond) }
 	}
 	s.start(slowly)
 	s.start(slowly)
@@ -34,7 +34,7 @@ func TestLongBatchKeepsItsDeliveries(t *testing.T) {
 // Case 8: the ack wait ends while deliveries wait in a worker's buffer, and the
 // broker gives them to the other one; both try them.
 func TestDeliveriesThatExpireInTheBuffer(t *testing.T) {
-	s := newSystem(t, shop+"\nworker: {ack_wait: 1s}")
+	s := newSystem(t, shop+"\nworker: {ack_wait: 2s}") // a buffer takes longer
 	const n = 200
 	s.payments(0, n)
 	s.child("slow")

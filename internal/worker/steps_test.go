@@ -104,7 +104,7 @@ func TestCutAtEachStep(t *testing.T) {
 			s := newSystem(t, stepping)
 			s.stands()
 			cable := s.behind(service, s.services()[service], stepping)
-			s.start()
+			s.start(hasty)
 			rounds := 0
 			for step := 1; step < mostSteps; step += every(service, 6) {
 				reached := cable.at(step, func() {})

@@ -135,6 +135,13 @@ func (s *system) load(yaml string) *catalog.Catalog {
 // start runs a worker until the test ends or the returned stop is called.
 func (s *system) start(adjust ...func(*worker)) (stop func()) {
 	s.t.Helper()
+	stop, _ = s.startTold(adjust...)
+	return stop
+}
+
+// startTold is start, with what tells the worker to stop and does not wait for it.
+func (s *system) startTold(adjust ...func(*worker)) (stop, tell func()) {
+	s.t.Helper()
 	w := newWorker(s.cat, s.log, Tuning{})
 	for _, f := range adjust {
 		f(w)
@@ -152,7 +159,13 @@ func (s *system) start(adjust ...func(*worker)) (stop func()) {
 		require.NoError(s.t, <-ended)
 	}
 	s.t.Cleanup(stop)
-	return stop
+	return stop, cancel
+}
+
+// hasty lets a worker come back soon from an outage that a test repeats.
+func hasty(w *worker) {
+	w.gate.most, w.debts.delay = probeFirst, probeFirst
+	w.letters.hold, w.letterDelay = 2*time.Second, time.Second
 }
 
 // payment is an event of the shop.
@@ -223,9 +236,25 @@ func (s *system) payments(first, n int) {
 	}
 }
 
+// patience is how long a test waits for what must happen: longer than the ack wait.
+const patience = time.Minute
+
+// eventually waits, in the test's own goroutine, since conditions may fail the test.
 func (s *system) eventually(condition func() bool, what string) {
 	s.t.Helper()
-	require.Eventually(s.t, condition, 30*time.Second, 20*time.Millisecond, what)
+	require.True(s.t, waitFor(patience, condition), what)
+}
+
+// waitFor reports whether condition comes true within a time.
+func waitFor(limit time.Duration, condition func() bool) bool {
+	for late := time.After(limit); !condition(); {
+		select {
+		case <-late:
+			return false
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	return true
 }
 
 // row returns the row of an event, or nil.

@@ -88,6 +88,7 @@ type worker struct {
 	events     atomic.Pointer[events]
 	deliveries chan delivery
 	finished   chan finished
+	woken      chan int64      // numbers of events whose parent has come
 	work       context.Context // outlives the stop by drainLimit
 	gate       *gate
 	slow       *telemetry.Outage // Postgres answers, but statements time out
@@ -95,14 +96,18 @@ type worker struct {
 	claiming   *telemetry.Outage
 	lying      *telemetry.Outage // Redis answers, but not the truth
 	letters    *breaker
-	lanes      map[string]*lane // by source
-	alerts     *alert.Sender    // nil: nobody is told
-	streak     streak
-	debts      debts
+	// letterDelay bounds how long an event is put off whose letter cannot be stored.
+	letterDelay time.Duration
+	lanes       map[string]*lane // by source
+	alerts      *alert.Sender    // nil: nobody is told
+	streak      streak
+	debts       debts
 
 	// between is called between the two round trips, thinking before the rules
-	// of an event, answering before a batch is answered; for tests.
+	// of an event, answering before a batch is answered, waking before events are
+	// tried whose parent has come; for tests.
 	between   func()
+	waking    func()
 	thinking  func(*envelope.Event)
 	answering func()
 }
@@ -138,6 +143,10 @@ func newWorker(cat *catalog.Catalog, log zerolog.Logger, tuning Tuning) *worker 
 		reg:        reg,
 		deliveries: make(chan delivery, tuning.Batch),
 		finished:   make(chan finished, finishedQueue),
+		woken:      make(chan int64, wokenQueue),
+		debts:      debts{delay: outageDelay},
+
+		letterDelay: letterDelay,
 	}
 	w.outages()
 	w.newLanes()
@@ -189,6 +198,7 @@ func (w *worker) run(ctx context.Context) error {
 
 func (w *worker) runLoops(ctx context.Context) error {
 	name := nuid.Next()
+	defer w.runWaker(name)()
 	endLanes := w.runLanes(ctx, name)
 	defer endLanes()
 	var group errgroup.Group

@@ -37,26 +37,27 @@ func Fence(b *pgx.Batch, rows []*Row) *Reservation {
 }
 
 // Begin queues the begin of an attempt, in one statement for all, of events that
-// were sent again and have not failed since: rows are what was read of them, each
-// with the number of the attempt and the message that makes it. It tells, once
+// wait: rows are what was read of them, each with the number of the attempt and the
+// message that makes it. It tells, once
 // its batch has run, whose attempts have begun; the others have moved on.
 func Begin(b *pgx.Batch, rows []*Row) *Reservation {
 	n := len(rows)
-	numbers, sequences, attempts, redrives := make([]int64, n), make([]int64, n), make([]int32, n), make([]int32, n)
+	numbers, sequences := make([]int64, n), make([]int64, n)
+	attempts, redrives, failed := make([]int32, n), make([]int32, n), make([]int32, n)
 	bodies, created := make([][]byte, n), make([]time.Time, n)
 	for i, r := range rows {
 		numbers[i], sequences[i], bodies[i], created[i] = r.No, int64(r.Seq), r.BodyHash[:], r.StreamCreated //nolint:gosec // sequences stay far below 2⁶³
-		attempts[i], redrives[i] = int32(r.Attempt), int32(r.Redrives)                                       //nolint:gosec // both are few
+		attempts[i], redrives[i], failed[i] = int32(r.Attempt), int32(r.Redrives), int32(r.Attempts)         //nolint:gosec // all are few
 	}
 	begun := &Reservation{inserted: make(map[int64]bool, n)}
 	// Locked in key order first: see Parked.
 	b.Queue(`
 		WITH waiting AS (
 			SELECT e.no, mine.attempt, mine.stream_created, mine.seq
-			FROM unnest($1::bigint[], $2::integer[], $3::integer[], $4::bytea[], $5::timestamptz[], $6::bigint[])
-			     AS mine (no, attempt, redrives, body_hash, stream_created, seq)
+			FROM unnest($1::bigint[], $2::integer[], $3::integer[], $4::bytea[], $5::timestamptz[], $6::bigint[], $7::integer[])
+			     AS mine (no, attempt, redrives, body_hash, stream_created, seq, attempts)
 			JOIN events e ON e.no = mine.no
-			WHERE e.state = 'pending' AND e.attempts = 0 AND e.crashes = 0
+			WHERE e.state = 'pending' AND e.attempts = mine.attempts AND e.crashes = 0
 			  AND e.attempt = mine.attempt - 1 AND e.redrives = mine.redrives AND e.body_hash = mine.body_hash
 			ORDER BY e.source, e.event_id, e.variant
 			FOR NO KEY UPDATE OF e)
@@ -65,7 +66,7 @@ func Begin(b *pgx.Batch, rows []*Row) *Reservation {
 		    next_try_at = NULL, decided_at = now()
 		FROM waiting
 		WHERE e.no = waiting.no
-		RETURNING e.no`, numbers, attempts, redrives, bodies, created, sequences).Query(func(found pgx.Rows) error {
+		RETURNING e.no`, numbers, attempts, redrives, bodies, created, sequences, failed).Query(func(found pgx.Rows) error {
 		numbers, err := pgx.CollectRows(found, pgx.RowTo[int64])
 		if err != nil {
 			return fmt.Errorf("begin attempts: %w", err)

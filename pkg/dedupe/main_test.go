@@ -113,7 +113,7 @@ func waiting(t testing.TB, pool *pgxpool.Pool, tx pgx.Tx) {
 		var waits bool
 		err := pool.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM pg_locks WHERE pid = $1 AND NOT granted)`, pid).Scan(&waits)
 		return err == nil && waits
-	}, 10*time.Second, 5*time.Millisecond)
+	}, 20*time.Second, 5*time.Millisecond)
 }
 
 func state(err error) string {

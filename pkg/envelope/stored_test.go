@@ -58,7 +58,7 @@ func (s *store) raw(t *testing.T, block, data string) {
 	_, err = bufio.NewReader(conn).ReadString('\n')
 	require.NoError(t, err)
 	fmt.Fprintf(conn, "CONNECT {\"headers\":true}\r\nHPUB s.x %d %d\r\n%s%s\r\n", len(block), len(block)+len(data), block, data)
-	require.Eventually(t, func() bool { return s.last(t) == before+1 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return s.last(t) == before+1 }, 20*time.Second, time.Millisecond)
 }
 
 func (s *store) last(t *testing.T) uint64 {

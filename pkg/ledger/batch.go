@@ -206,6 +206,7 @@ func (b *Batch) readPosted(ctx context.Context, tx Querier) error {
 // decide judges one posting against what stands and what the postings before
 // it have taken, and books it if it may stand.
 func (b *Batch) decide(p *Posting) ([]Transfer, error) {
+	p.Awaits = ""
 	fresh := make([]Transfer, 0, len(p.Transfers))
 	for _, t := range p.Transfers {
 		there, owner := b.ops[t.Operation].posted, b.ops[t.Operation].owner

@@ -38,7 +38,7 @@ func blocked(t testing.TB, pool *pgxpool.Pool, holder pgx.Tx) {
 		var waits bool
 		err := pool.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE $1::int = ANY(pg_blocking_pids(pid)))`, pid).Scan(&waits)
 		return err == nil && waits
-	}, 10*time.Second, 5*time.Millisecond)
+	}, 20*time.Second, 5*time.Millisecond)
 }
 
 // Sixteen connections spend from two wallets by way of hot accounts, new accounts

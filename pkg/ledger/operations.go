@@ -8,7 +8,7 @@ import (
 )
 
 // Owners returns the numbers of the events that posted these operations, by
-// operation; one that is not posted is not among them.
+// operation; one that is not posted is not among them. It costs a lookup each.
 func Owners(ctx context.Context, q Querier, operations []string) (map[string]int64, error) {
 	found, err := q.Query(ctx, `
 		SELECT key, event_no

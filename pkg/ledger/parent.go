@@ -85,6 +85,7 @@ func (b *Batch) orphan(fresh []Transfer) (child Transfer, ok bool) {
 // await refuses a posting until the parent of child is posted, which a later
 // posting of the batch may do.
 func (b *Batch) await(p *Posting, child Transfer) error {
+	p.Awaits = child.Parent
 	b.parents.children[child.Parent] = append(b.parents.children[child.Parent], p)
 	return fmt.Errorf("%w: %s, which %s is about", ErrMissingParent, child.Parent, child.Operation)
 }

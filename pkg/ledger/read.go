@@ -8,7 +8,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Account is one account in one asset, amounts in minor units.
+// Account is one account in one asset, amounts in minor units. What is posted counts
+// in balances; what is pending is held, and counts against limits alone.
 type Account struct {
 	Name string
 	Asset
@@ -54,7 +55,8 @@ type AccountFilter struct {
 // beyond sorts after every name that begins like the text before it.
 const beyond = "\U0010FFFF\U0010FFFF\U0010FFFF\U0010FFFF"
 
-// Accounts returns a page of accounts, ordered by name and asset.
+// Accounts returns a page of accounts, ordered by name and asset. It costs what the
+// page has, and what a filter by asset or state leaves out between.
 func Accounts(ctx context.Context, q Querier, f AccountFilter) ([]*Account, error) {
 	found, err := q.Query(ctx, accountsSQL+`
 		WHERE (a.name, a.asset) > ($1, $2) AND a.name >= $3 AND a.name <= $4 AND ($5 = '' OR a.asset = $5)
@@ -64,7 +66,8 @@ func Accounts(ctx context.Context, q Querier, f AccountFilter) ([]*Account, erro
 	return collectAccounts(found, err)
 }
 
-// Balances returns one account in all its assets.
+// Balances returns one account in all its assets, by their codes; none where there is
+// no such account. It costs one lookup.
 func Balances(ctx context.Context, q Querier, name string) ([]*Account, error) {
 	found, err := q.Query(ctx, accountsSQL+`
 		WHERE a.name = $1
@@ -132,7 +135,8 @@ func exponentOf(code string, declared *int) int {
 	return iso.Exponent
 }
 
-// DeclaredAssets returns ISO 4217 with the assets this ledger has declared.
+// DeclaredAssets returns ISO 4217 with the assets this ledger has declared, all of
+// which it reads.
 func DeclaredAssets(ctx context.Context, q Querier) (*Assets, error) {
 	found, err := q.Query(ctx, `SELECT code, exponent FROM assets`)
 	if err != nil {
@@ -182,7 +186,8 @@ func Standing(entries []*Entry) []*Entry {
 	return standing
 }
 
-// Posted returns the transfers of events, by event number, in their order.
+// Posted returns the transfers of events, by event number, in their order; reversals
+// are among them (see Standing). It costs a lookup for each event.
 func Posted(ctx context.Context, q Querier, events []int64) (map[int64][]*Entry, error) {
 	found, err := q.Query(ctx, `
 		SELECT event_no, n, operation, debit, credit, asset, amount, reverses, COALESCE(uncovered, 0), created_at

@@ -40,9 +40,8 @@ func TestUnstoredEventIsNotAcknowledged(t *testing.T) { // case 10
 		s.restartBroker()
 		s.eventually("the receiver is back", func() bool { return probe(t.Context(), receiver.admin) == nil })
 		for _, p := range []*program{receiver, worker} {
-			s.eventually("its end shows", func() bool { return s.logged(p, "nats is back") == 1 })
+			s.eventually("its end shows", func() bool { return s.logged(p, "nats is back") == 1 && s.metric(p, p.gauge("stream_connected")) == 1 })
 			require.Equal(t, 1, s.logged(p, "nats is away"), p.name)
-			require.Equal(t, 1, s.metric(p, p.gauge("stream_connected")), p.name)
 		}
 		require.Empty(t, s.stored(), "nothing was kept in memory to be stored later")
 		s.ack(receiver, event)
@@ -71,27 +70,29 @@ func TestUnstoredEventIsNotAcknowledged(t *testing.T) { // case 10
 		require.Equal(t, "applied", s.row("stripe", "evt_full").Outcome)
 		want.post("wallet:cus_10", "merchant", 11)
 		s.verifyLedger(want)
-		s.eventually("its end shows", func() bool { return s.logged(receiver, "EVENTS has room again") == 1 })
+		s.eventually("its end shows", func() bool {
+			return s.logged(receiver, "EVENTS has room again") == 1 && s.metric(receiver, unavailable) == 0
+		})
 		require.Equal(t, 1, s.logged(receiver, "EVENTS is full"))
-		require.Zero(t, s.metric(receiver, unavailable))
 	})
 	s.step("while the broker does not answer", func(t *testing.T) {
 		event := charge("evt_late", "cus_10", 12)
 		require.NoError(t, s.stack.NATS.Pause())
 		r := s.send(receiver, event)
-		require.Equal(t, 1, s.metric(receiver, unavailable, `service="events"`))
+		s.eventually("it shows", func() bool { return s.metric(receiver, unavailable, `service="events"`) == 1 })
 		require.NoError(t, s.stack.NATS.Resume())
 		refused(t, r)
-		require.Less(t, r.took, 5*time.Second, "before its sender gives up")
+		require.Less(t, r.took, 10*time.Second, "before its sender gives up")
 		// Whether it was stored is not known; sent again, it is applied once.
 		s.eventually("the sender is heard", func() bool { return s.send(receiver, event).accepted() })
 		want.post("wallet:cus_10", "merchant", 12)
 		s.settled()
 		s.verifyStored()
 		s.verifyLedger(want)
-		s.eventually("its end shows", func() bool { return s.logged(receiver, "storing in EVENTS is back") == 1 })
+		s.eventually("its end shows", func() bool {
+			return s.logged(receiver, "storing in EVENTS is back") == 1 && s.metric(receiver, unavailable) == 0
+		})
 		require.Equal(t, 1, s.logged(receiver, "storing in EVENTS is unavailable"))
-		require.Zero(t, s.metric(receiver, unavailable))
 	})
 	require.Zero(t, s.count(`SELECT count(*) FROM events WHERE attempts > 0 OR crashes > 0`))
 	require.Empty(t, s.letters())
@@ -109,13 +110,16 @@ func TestBrokerKilledUnderLoad(t *testing.T) {
 	s.eventually("events are applied", func() bool { return s.transfers() >= 300 })
 
 	const outages = 2
-	for range outages {
+	for n := range outages {
 		away := flood.count(http.StatusServiceUnavailable)
 		require.NoError(t, s.stack.NATS.Kill())
 		s.eventually("senders are told", func() bool { return flood.count(http.StatusServiceUnavailable) >= away+200 })
 		s.restartBroker()
 		reached := flood.count(http.StatusOK) + 300
 		s.eventually("events are taken again", func() bool { return flood.count(http.StatusOK) >= reached })
+		for _, p := range append(receivers, workers...) { // each in its own time
+			s.eventually("all are back", func() bool { return s.logged(p, "nats is back") == n+1 })
+		}
 	}
 
 	want := newBook()

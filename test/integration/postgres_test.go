@@ -61,8 +61,8 @@ func testOutage(t *testing.T, down func(context.Context, *devstack.Service) erro
 	require.Empty(t, s.letters())
 	for i, w := range workers {
 		require.NoError(t, probe(t.Context(), w.admin))
+		s.eventually(w.name+" says that it is back", func() bool { return lines("postgres is back")[i] == found[i]+1 }) // in its own time
 		require.Equal(t, lost[i]+1, lines("postgres is unavailable")[i], "%s says once that it is away", w.name)
-		require.Equal(t, found[i]+1, lines("postgres is back")[i], "%s says once that it is back", w.name)
 	}
 }
 
@@ -86,7 +86,7 @@ func TestHungPostgresDelaysNoAck(t *testing.T) { // case 13
 	numbered(0).postTo(want)
 	for _, a := range attempts {
 		require.Equal(t, http.StatusOK, a.status, "%v", a.err)
-		require.Less(t, a.took, time.Second)
+		require.Less(t, a.took, hang/2)
 		a.postTo(want)
 	}
 	s.verify(want)

@@ -149,11 +149,11 @@ func TestStormOfCopiesStarvesNobody(t *testing.T) { // case 11
 	for _, r := range replies {
 		require.NoError(t, r.err)
 		require.Equal(t, http.StatusOK, r.status)
-		require.Less(t, r.took, time.Second)
+		require.Less(t, r.took, 5*time.Second)
 	}
 	ended := time.Now()
 	s.eventually("all are posted", func() bool { return s.transfers() == 1+others })
-	require.Less(t, time.Since(ended), 3*time.Second, "new payments are not starved")
+	require.Less(t, time.Since(ended), 15*time.Second, "new payments are not starved: nobody waited for the ack wait")
 	s.verify(want)
 	require.Empty(t, s.letters())
 }

@@ -12,14 +12,15 @@ import (
 // Idle reports whether everything that is stored now was delivered and answered;
 // never while there is no consumer, or no answer. The number of pending messages
 // does not say so alone: it is zero in a consumer that was just made, and until
-// the server has told the consumer of a message that it has just stored.
+// the server has told the consumer of a message that it has just stored. The
+// consumer is asked first: what an event leads to is stored before that is answered.
 func Idle(t testing.TB, js jetstream.JetStream) bool {
 	t.Helper()
-	events, err := js.Stream(t.Context(), stream.Events)
+	consumer, err := js.Consumer(t.Context(), stream.Events, stream.Consumer)
 	if err != nil {
 		return false
 	}
-	consumer, err := events.Consumer(t.Context(), stream.Consumer)
+	events, err := js.Stream(t.Context(), stream.Events)
 	if err != nil {
 		return false
 	}

@@ -37,15 +37,15 @@ type Breakage struct {
 type Edit struct{ File, Old, New string }
 
 const (
-	loop      = "internal/worker/loop.go"
-	item      = "internal/worker/item.go"
-	park      = "internal/worker/park.go"
-	claim     = "pkg/dedupe/claim.go"
-	rows      = "pkg/dedupe/rows.go"
-	batch     = "pkg/ledger/batch.go"
-	write     = "pkg/ledger/write.go"
-	coalesce  = "internal/receiver/coalesce.go"
-	asIfNever = ""
+	loop     = "internal/worker/loop.go"
+	item     = "internal/worker/item.go"
+	park     = "internal/worker/park.go"
+	claim    = "pkg/dedupe/claim.go"
+	rows     = "pkg/dedupe/rows.go"
+	batch    = "pkg/ledger/batch.go"
+	reserve  = "pkg/ledger/reserve.go"
+	write    = "pkg/ledger/write.go"
+	coalesce = "internal/receiver/coalesce.go"
 )
 
 // killed is workers killed in the midst of a batch, at these points.
@@ -98,20 +98,21 @@ var All = []Breakage{
 			{batch, `	return slices.Sorted(maps.Keys(ops))
 `, `	return slices.Collect(maps.Keys(ops))
 `},
-			{batch, `	slices.SortFunc(keys, accountKey.compare)
-`, asIfNever},
-			{batch, `	q.Queue(` + "`" + `
-		SELECT a.name, a.asset, a.debits_posted`, `	for i := range n {
+			{reserve, `	slices.SortFunc(keys, accountKey.compare)
+`, `	slices.Reverse(keys[:0])
+`},
+			{reserve, `	q.Queue(` + "`" + `
+		SELECT a.name, a.asset, a.state, a.debits_posted`, `	for i := range n {
 		q.Queue(` + "`" + `
-		SELECT a.name, a.asset, a.debits_posted`},
-			{batch, `		ORDER BY a.name, a.asset
+		SELECT a.name, a.asset, a.state, a.debits_posted`},
+			{reserve, `		ORDER BY a.name, a.asset
 		FOR NO KEY UPDATE OF a` + "`" + `, names, assets)`, `
 		FOR NO KEY UPDATE OF a` + "`" + `, names[i:i+1], assets[i:i+1])`},
-			{batch, `			a.pending.debits, a.pending.credits = debitsPending, creditsPending
+			{reserve, `			a.state, a.debits, a.credits, a.pending = state, debits, credits, pending
 		}
 		return found.Err()
 	})
-`, `			a.pending.debits, a.pending.credits = debitsPending, creditsPending
+`, `			a.state, a.debits, a.credits, a.pending = state, debits, credits, pending
 		}
 		return found.Err()
 	})

@@ -1,0 +1,3 @@
+-- +goose Up
+
+GRANT SELECT, INSERT, UPDATE, DELETE ON waiting TO onceledger_worker;
