@@ -43,8 +43,7 @@ import (
 // A total is not undone, and is of no refund. Corrections refuse whatever is about a
 // charge with totals (ErrCorrectTotal).
 func TotalKey(name string, amount int64) string {
-	digits := strconv.FormatInt(amount, 10)
-	return name + strconv.Itoa(len(digits)) + ":" + digits + ","
+	return string(appendPart([]byte(name), strconv.FormatInt(amount, 10)))
 }
 
 // moved is what the transfer moves.
