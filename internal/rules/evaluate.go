@@ -232,7 +232,7 @@ func (s *Set) operationKey(v ref.Val, f *facts) (string, *refusal) {
 	}
 	key := ledger.OperationKey(s.scope(), f.event.Account, f.event.Mode, parts...)
 	if len(key) > maxOperation {
-		return "", errLongKey(string(key))
+		return "", errLongKey(key)
 	}
 	return key, nil
 }
