@@ -30,22 +30,22 @@ const counter = shop + `
 // patientCounter is counter with a budget that no test spends.
 var patientCounter = strings.Replace(counter, "attempts: 3", "attempts: 1000", 1)
 
-func told(typ, id, body string) *envelope.Event {
+func telling(typ, id, body string) *envelope.Event {
 	e := event(id, fmt.Sprintf(`{"id":%q,"type":%q,%s}`, id, typ, body))
 	e.Type = typ
 	return e
 }
 
 func giveBack(id, name, of string, amount int64) *envelope.Event {
-	return told("refund", id, fmt.Sprintf(`"name":%q,"of":%q,"amount":%d`, name, of, amount))
+	return telling("refund", id, fmt.Sprintf(`"name":%q,"of":%q,"amount":%d`, name, of, amount))
 }
 
 func totalOf(id, of string, total int64) *envelope.Event {
-	return told("refunded", id, fmt.Sprintf(`"of":%q,"total":%d`, of, total))
+	return telling("refunded", id, fmt.Sprintf(`"of":%q,"total":%d`, of, total))
 }
 
 func failure(id, name string, amount int64) *envelope.Event {
-	return told("refund.failed", id, fmt.Sprintf(`"name":%q,"amount":%d`, name, amount))
+	return telling("refund.failed", id, fmt.Sprintf(`"name":%q,"amount":%d`, name, amount))
 }
 
 // apply publishes events one after the other and wants each to be applied.
@@ -85,7 +85,7 @@ func TestItemsAndTotalsAreOneRefund(t *testing.T) {
 	require.Equal(t, dedupe.DuplicateOperation, s.decided("evt_f1b", dedupe.Completed).Outcome)
 	require.Equal(t, dedupe.Applied, s.decided("evt_late", dedupe.Completed).Outcome)
 	require.EqualValues(t, 600, s.balance("wallet:1"))
-	s.apply(told("refund", "evt_both", `"name":"r3","of":"p1","amount":500,"total":900`))
+	s.apply(telling("refund", "evt_both", `"name":"r3","of":"p1","amount":500,"total":900`))
 	require.EqualValues(t, 100, s.balance("wallet:1"))
 	s.settled()
 	require.Equal(t, 5, s.transfers()) // the payment, r1, its total of 700, the failure, r3
