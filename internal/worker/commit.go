@@ -143,18 +143,24 @@ func (l *loop) transact(ctx context.Context, items []*item) error {
 	}
 	l.w.wake(arrived)
 	l.w.reportFacts(book.Overdrawn(), book.Frozen(), book.Uncovered())
+	l.committed(items, reserved, known)
+	return nil
+}
+
+// committed ends the items of a committed batch: what is new as it was decided, the
+// others by their rows that were there.
+func (l *loop) committed(items []*item, reserved *dedupe.Reservation, known map[dedupe.Key]*dedupe.Row) {
 	for _, it := range items {
-		if reserved.New(it.row.No) {
-			it.ended()
-			it.settle()
-			if it.row.Outcome == dedupe.Applied {
-				l.w.streak.reset()
-			}
-		} else {
+		if !reserved.New(it.row.No) {
 			it.judge(known[it.key])
+			continue
+		}
+		it.ended()
+		it.settle()
+		if it.row.Outcome == dedupe.Applied {
+			l.w.streak.reset()
 		}
 	}
-	return nil
 }
 
 // readKnown reads the rows that were there before the batch and takes their

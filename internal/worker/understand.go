@@ -9,6 +9,7 @@ import (
 
 	"github.com/onceledger/onceledger/internal/faultpoint"
 	"github.com/onceledger/onceledger/pkg/dlq"
+	"github.com/onceledger/onceledger/pkg/envelope"
 )
 
 // thinkingLimit is how long the rules of one event may take. Their cost is
@@ -23,7 +24,7 @@ var errThinking = errors.New("the rules took longer than 5s")
 func (w *worker) understand(ctx context.Context, items []*item) {
 	for rest := items; len(rest) > 0; {
 		answers := make(chan answer, len(rest))
-		go w.think(rest, answers) // abandoned if it hangs: there is no way to end it
+		go w.think(ask(rest), answers) // abandoned if it hangs: there is no way to end it
 		n := collect(ctx, rest, answers)
 		if n == len(rest) {
 			return
@@ -33,35 +34,52 @@ func (w *worker) understand(ctx context.Context, items []*item) {
 	}
 }
 
+// question is what there is to think about one item. It is a copy, since who thinks
+// may go on long after everybody stopped listening, and the item goes on as well.
+type question struct {
+	event *envelope.Event
+	known *answer // of an item that is understood
+}
+
+func ask(items []*item) []question {
+	questions := make([]question, len(items))
+	for i, it := range items {
+		questions[i].event = it.event
+		if it.understood {
+			questions[i].known = &answer{decision: decision{it.decision, it.content.Rules}}
+		}
+	}
+	return questions
+}
+
 // answer is what thinking about one item came to.
 type answer struct {
 	decision decision
 	fault    error
 }
 
-// think answers for items in their order. It writes nothing into them, since
-// it may go on long after everybody stopped listening.
-func (w *worker) think(items []*item, answers chan<- answer) {
-	for _, it := range items {
-		if it.understood {
-			answers <- answer{decision: decision{it.decision, it.content.Rules}}
+// think answers questions in their order.
+func (w *worker) think(questions []question, answers chan<- answer) {
+	for _, q := range questions {
+		if q.known != nil {
+			answers <- *q.known
 			continue
 		}
-		answers <- w.thinkOf(it)
+		answers <- w.thinkOf(q.event)
 	}
 }
 
-func (w *worker) thinkOf(it *item) (a answer) {
+func (w *worker) thinkOf(event *envelope.Event) (a answer) {
 	defer func() {
 		if p := recover(); p != nil {
 			a.fault = fmt.Errorf("the rules panicked: %v\n%s", p, debug.Stack())
 		}
 	}()
 	if w.thinking != nil {
-		w.thinking(it.event)
+		w.thinking(event)
 	}
-	faultpoint.Judge(it.event.ID)
-	d, version := w.cat.Decide(it.event)
+	faultpoint.Judge(event.ID)
+	d, version := w.cat.Decide(event)
 	return answer{decision: decision{d, version}}
 }
 
