@@ -37,14 +37,16 @@ func (a *auditor) compare(ctx context.Context, scope string, args ...any) error 
 	found, err := a.Pool.Query(ctx, `
 		SELECT t.event_no, t.n, t.operation, t.debit, t.credit, t.asset, t.amount, t.reverses,
 		       COALESCE(e.source, ''), COALESCE(e.event_id, ''), COALESCE(e.variant, ''), COALESCE(e.state, ''), COALESCE(e.outcome, ''),
-		       COALESCE(o.event_no, -1), COALESCE(o.debit, ''), COALESCE(o.credit, ''), COALESCE(o.asset, ''), COALESCE(o.amount, 0)
+		       COALESCE(o.event_no, -1), COALESCE(o.debit, ''), COALESCE(o.credit, ''), COALESCE(o.asset, ''),
+		       COALESCE(o.amount - COALESCE(o.unmoved, 0), 0)
 		FROM transfers t
 		LEFT JOIN events e ON e.no = t.event_no
 		LEFT JOIN operations o ON o.key = t.operation
 		WHERE `+scope+`
 		  AND (e.outcome IS DISTINCT FROM 'applied'
 		       OR t.reverses IS NULL
-		          AND (o.event_no, o.debit, o.credit, o.asset, o.amount) IS DISTINCT FROM (t.event_no, t.debit, t.credit, t.asset, t.amount)
+		          AND (o.event_no, o.debit, o.credit, o.asset, o.amount - COALESCE(o.unmoved, 0))
+		              IS DISTINCT FROM (t.event_no, t.debit, t.credit, t.asset, t.amount)
 		          AND NOT EXISTS (SELECT FROM transfers r
 		                          WHERE r.event_no = t.event_no AND r.reverses = t.n AND r.reverses IS NOT NULL)
 		       OR t.reverses IS NOT NULL
@@ -108,7 +110,8 @@ func movement(e ledger.Entry) string {
 }
 
 // operations checks that every operation has exactly one transfer that stands, or
-// none where it holds or voids, and that what is about a hold has one. That an
+// none where it holds or voids, or had nothing to move, and that what is about a hold
+// has one. That an
 // operation and its transfer say the same is checked from the transfer's side.
 func (a *auditor) operations(ctx context.Context) error {
 	for after := ""; ; {
@@ -134,13 +137,13 @@ func (a *auditor) operations(ctx context.Context) error {
 func (a *auditor) untransferred(ctx context.Context, after, upTo string) error {
 	found, err := a.Pool.Query(ctx, `
 		SELECT o.key, o.event_no, o.asset, count(t.event_no) - 2 * count(t.reverses),
-		       CASE WHEN o.kind IN ('hold', 'void') THEN 0 ELSE 1 END
+		       CASE WHEN o.kind IN ('hold', 'void') OR o.unmoved = o.amount THEN 0 ELSE 1 END
 		FROM operations o
 		LEFT JOIN transfers t ON t.event_no = o.event_no AND t.operation = o.key
 		WHERE o.key > $1 AND o.key <= $2
 		GROUP BY o.key
-		HAVING count(t.event_no) - 2 * count(t.reverses) <> CASE WHEN o.kind IN ('hold', 'void') THEN 0 ELSE 1 END
-		       OR o.kind IS NOT NULL
+		HAVING count(t.event_no) - 2 * count(t.reverses) <> CASE WHEN o.kind IN ('hold', 'void') OR o.unmoved = o.amount THEN 0 ELSE 1 END
+		       OR o.kind <> 'total'
 		          AND NOT EXISTS (SELECT FROM holds h
 		                          WHERE h.key = COALESCE(o.hold, o.key) AND (o.hold IS NOT NULL OR h.amount IS NOT NULL))
 		ORDER BY o.key`, after, upTo)
@@ -171,14 +174,15 @@ func (a *auditor) untransferred(ctx context.Context, after, upTo string) error {
 	return nil
 }
 
-// refunds checks that no more is given back of an operation than its amount.
+// refunds checks that no more is given back of an operation than its amount, and,
+// where a running total was told, what that says.
 func (a *auditor) refunds(ctx context.Context) error {
 	for after := ""; ; {
 		found, err := a.Pool.Query(ctx, `
-			SELECT DISTINCT refunds
-			FROM operations
-			WHERE refunds > $1
-			ORDER BY refunds
+			(SELECT DISTINCT refunds FROM operations WHERE refunds > $1 ORDER BY refunds LIMIT $2)
+			UNION
+			(SELECT key FROM totals WHERE key > $1 ORDER BY key LIMIT $2)
+			ORDER BY 1
 			LIMIT $2`, after, pageRows)
 		if err != nil {
 			return fmt.Errorf("page refunds: %w", err)
@@ -200,8 +204,31 @@ func (a *auditor) refunds(ctx context.Context) error {
 				Detail: fmt.Sprintf("%d (minor units) are given back of this operation, which is less, in another asset or not there", over[key]),
 			})
 		}
+		if err := a.totalsTold(ctx, keys); err != nil {
+			return err
+		}
 		after = keys[len(keys)-1]
 	}
+}
+
+// totalsTold checks the running totals of a page of operations.
+func (a *auditor) totalsTold(ctx context.Context, keys []string) error {
+	wrong, err := ledger.WrongTotals(ctx, a.Pool, keys)
+	if err != nil {
+		return err
+	}
+	for _, t := range wrong {
+		told := "no total is kept"
+		if t.Told {
+			told = fmt.Sprintf("the total that is kept is %d", t.Seen)
+		}
+		a.report.add(Finding{
+			Kind: RefundsDiffer, Operation: t.Operation,
+			Detail: fmt.Sprintf("the refunds of this operation add up to %d and have moved %d; the highest total told is %d, since or before that %d were undone, and %s (minor units)",
+				t.Items, t.Moved, t.Highest, t.Undone, told),
+		})
+	}
+	return nil
 }
 
 // accountsPage is how many accounts one statement adds up.

@@ -141,6 +141,9 @@ const (
 	// OverRefunded: more of an operation is given back than its amount, or in
 	// another asset.
 	OverRefunded Kind = "over_refunded"
+	// RefundsDiffer: the refunds of an operation have not moved what they are to move
+	// together, or its running total is not what was told.
+	RefundsDiffer Kind = "refunds_differ"
 	// HoldDiffers: a hold is not what the operations about it say, or not there.
 	HoldDiffers Kind = "hold_differs"
 	// PendingDiffers: what an account says is held is not the sum of its holds.

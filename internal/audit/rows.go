@@ -200,8 +200,8 @@ func (a *auditor) applied(ctx context.Context, after, upTo int64) error {
 	return a.posted(ctx, `e.no > $1 AND e.no <= $2`, after, upTo)
 }
 
-// posted checks that each applied event in scope has a transfer, or has held or
-// voided something.
+// posted checks that each applied event in scope has a transfer, has held or voided
+// something, or told of refunds that were posted before.
 func (a *auditor) posted(ctx context.Context, scope string, args ...any) error {
 	found, err := a.Pool.Query(ctx, `
 		SELECT e.no, e.source, e.event_id, e.variant
@@ -209,6 +209,7 @@ func (a *auditor) posted(ctx context.Context, scope string, args ...any) error {
 		WHERE `+scope+` AND e.outcome = 'applied'
 		  AND NOT EXISTS (SELECT FROM transfers t WHERE t.event_no = e.no)
 		  AND NOT EXISTS (SELECT FROM operations o WHERE o.event_no = e.no AND o.kind IN ('hold', 'void'))
+		  AND NOT EXISTS (SELECT FROM operations o WHERE o.event_no = e.no AND o.unmoved = o.amount)
 		ORDER BY e.no`, args...)
 	if err != nil {
 		return fmt.Errorf("find applied events without transfers: %w", err)

@@ -151,7 +151,7 @@ func (s *system) store(msg *nats.Msg) uint64 {
 // exec changes the database as its owner, past every guard.
 func (s *system) exec(statements ...string) {
 	s.t.Helper()
-	for _, table := range []string{"events", "transfers", "operations", "holds", "accounts"} {
+	for _, table := range []string{"events", "transfers", "operations", "holds", "totals", "accounts"} {
 		_, err := s.pool.Exec(s.t.Context(), `ALTER TABLE `+table+` DISABLE TRIGGER USER`)
 		require.NoError(s.t, err)
 	}

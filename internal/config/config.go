@@ -244,6 +244,9 @@ type Transfer struct {
 	// Parent is optional: the operation that this one is about. Refunds, in its
 	// place, is the one of which it gives back a part.
 	Parent, Refunds Text
+	// RunningTotal is set where the amount is all that was given back of Refunds so
+	// far.
+	RunningTotal bool
 	// Hold is set where the amount is held for Expires instead of moved.
 	Hold    bool
 	Expires time.Duration

@@ -91,7 +91,9 @@ func TestLoadReadsEveryKey(t *testing.T) {
 	require.Nil(t, stripe.Retry)
 	require.Len(t, stripe.Rules, 2)
 	require.Equal(t, `event.type == "charge.succeeded"`, stripe.Rules[0].When.Value)
-	require.Len(t, stripe.Rules[0].Transfers, 4)
+	require.Len(t, stripe.Rules[0].Transfers, 5)
+	require.False(t, stripe.Rules[0].Transfers[0].RunningTotal)
+	require.True(t, stripe.Rules[0].Transfers[4].RunningTotal)
 	hold, capture, void := stripe.Rules[0].Transfers[1], stripe.Rules[0].Transfers[2], stripe.Rules[0].Transfers[3]
 	require.True(t, hold.Hold)
 	require.Equal(t, 168*time.Hour, hold.Expires)

@@ -235,18 +235,19 @@ func ruleKeys(rule *Rule, at Pos) keys {
 func transferKeys(t *Transfer, at Pos) keys {
 	t.Pos = at
 	return keys{
-		"debit":     expression(&t.Debit),
-		"credit":    expression(&t.Credit),
-		"amount":    expression(&t.Amount),
-		"asset":     expression(&t.Asset),
-		"operation": expression(&t.Operation).require(),
-		"parent":    expression(&t.Parent),
-		"refunds":   expression(&t.Refunds),
-		"hold":      boolean(&t.Hold),
-		"expires":   duration(&t.Expires, time.Second, maxExpires),
-		"captures":  expression(&t.Captures),
-		"final":     expression(&t.Final),
-		"fact":      boolean(&t.Fact),
-		"voids":     expression(&t.Voids),
+		"debit":         expression(&t.Debit),
+		"credit":        expression(&t.Credit),
+		"amount":        expression(&t.Amount),
+		"asset":         expression(&t.Asset),
+		"operation":     expression(&t.Operation).require(),
+		"parent":        expression(&t.Parent),
+		"refunds":       expression(&t.Refunds),
+		"running_total": boolean(&t.RunningTotal),
+		"hold":          boolean(&t.Hold),
+		"expires":       duration(&t.Expires, time.Second, maxExpires),
+		"captures":      expression(&t.Captures),
+		"final":         expression(&t.Final),
+		"fact":          boolean(&t.Fact),
+		"voids":         expression(&t.Voids),
 	}
 }

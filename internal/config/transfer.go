@@ -52,6 +52,9 @@ func checkTransfer(r *reader, v value, t *Transfer, seen map[string]Pos) {
 			r.fault(seen[rule.name], join(v.path, rule.name), "has a meaning beside %s alone", rule.needs)
 		}
 	}
+	if has("running_total") && !has("refunds") {
+		r.fault(seen["running_total"], join(v.path, "running_total"), "has a meaning beside refunds alone")
+	}
 	for _, name := range []string{"parent", "refunds"} {
 		if kind != "" && has(name) && (kind != "hold" || name == "refunds") {
 			r.fault(seen[name], join(v.path, name), "cannot stand beside %s", kind)

@@ -42,6 +42,9 @@ type Event struct {
 	Transfers []Transfer `json:"transfers"`
 	// Holds are those that it opened, as they stand, and its voids.
 	Holds []Hold `json:"holds,omitempty"`
+	// Told are its running totals, and refunds that such totals, or others, had moved
+	// before, at least in part.
+	Told []Told `json:"told,omitempty"`
 	// Actions are what operators, and the system on their behalf, did to it.
 	Actions []Action `json:"actions,omitempty"`
 	// Conflicts are deliveries with another content under the same id.
@@ -65,7 +68,8 @@ type Movement struct {
 	Asset     string `json:"asset"`
 	Minor     int64  `json:"amount_minor"`
 	Exponent  int    `json:"exponent"`
-	// Kind is "hold", or "void", of the hold whose operation Of is.
+	// Kind is "hold"; "void", of the hold whose operation Of is; or "total", of what was
+	// given back of Of so far.
 	Kind string `json:"kind,omitempty"`
 	Of   string `json:"of,omitempty"`
 }
@@ -77,19 +81,21 @@ func movement(t ledger.Transfer, exponent int) Movement {
 	switch t.Kind {
 	case ledger.KindHold:
 		m.Kind = string(t.Kind)
-	case ledger.KindVoid:
+	case ledger.KindVoid, ledger.KindTotal:
 		m.Kind, m.Of = string(t.Kind), t.Parent
 	}
 	return m
 }
 
-// words says what is moved, held or voided.
+// words says what is moved, held, voided or told.
 func (m *Movement) words() string {
 	switch ledger.Kind(m.Kind) {
 	case ledger.KindVoid:
 		return "void of " + operation(m.Of)
 	case ledger.KindHold:
 		return fmt.Sprintf("hold of %s %s -> %s", m.amount(), m.Debit, m.Credit)
+	case ledger.KindTotal:
+		return fmt.Sprintf("total of %s %s -> %s", m.amount(), m.Debit, m.Credit)
 	}
 	return fmt.Sprintf("%s %s -> %s", m.amount(), m.Debit, m.Credit)
 }
@@ -177,12 +183,15 @@ func describe(ctx context.Context, pool *pgxpool.Pool, rows []*dedupe.Row) ([]Ev
 			applied = append(applied, r.No)
 		}
 	}
-	posted, held := map[int64][]*ledger.Entry{}, map[int64][]*ledger.Held{}
+	posted, held, told := map[int64][]*ledger.Entry{}, map[int64][]*ledger.Held{}, map[int64][]ledger.Transfer{}
 	if len(applied) > 0 {
 		if posted, err = ledger.Posted(ctx, pool, applied); err != nil {
 			return nil, err
 		}
 		if held, err = ledger.HeldBy(ctx, pool, applied); err != nil {
+			return nil, err
+		}
+		if told, err = ledger.ToldBy(ctx, pool, applied); err != nil {
 			return nil, err
 		}
 	}
@@ -191,6 +200,7 @@ func describe(ctx context.Context, pool *pgxpool.Pool, rows []*dedupe.Row) ([]Ev
 		events[i] = eventOf(r)
 		events[i].Transfers = transfersOf(posted[r.No], assets)
 		events[i].Holds = holdsOf(held[r.No], assets)
+		events[i].Told = toldOf(told[r.No], assets)
 	}
 	return events, nil
 }
@@ -282,6 +292,9 @@ func (e *Event) print(s *Session) error {
 		}
 	}
 	if err := printHolds(s, e.Holds); err != nil {
+		return err
+	}
+	if err := printTold(s, e.Told); err != nil {
 		return err
 	}
 	if err := s.printActions(e); err != nil || len(e.Conflicts) == 0 {

@@ -1,6 +1,7 @@
 package postgres_test
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -49,6 +50,9 @@ func book(t *testing.T) string {
 		`UPDATE holds SET event_no = 1, debit = 'a', credit = 'b', asset = 'EUR', amount = 5, expires_at = now() + interval '1 day' WHERE key <> 'early'`,
 		`UPDATE holds SET captured = 2, closed = 'final' WHERE key = 'done'`,
 		`UPDATE holds SET captured = 2, asset = 'EUR' WHERE key = 'early'`,
+		`INSERT INTO operations (key, event_no, debit, credit, asset, amount, refunds, kind, unmoved)
+		 VALUES ('back', 1, 'b', 'a', 'EUR', 2, 'op', NULL, 2), ('total', 1, 'b', 'a', 'EUR', 3, 'op', 'total', NULL);
+		 INSERT INTO totals VALUES ('op', 3)`, // one transaction, as it is sent
 	} {
 		_, err := worker.Exec(t.Context(), statement)
 		require.NoError(t, err, statement)
@@ -84,6 +88,9 @@ var rewriting = []string{
 	`UPDATE accounts SET state = 'closed' WHERE name = 'a'`, // it is not empty
 	`UPDATE transfers SET uncovered = NULL`,
 	`UPDATE holds SET key = 'z'`,
+	`UPDATE totals SET key = 'z'`,
+	`DELETE FROM totals`,
+	`TRUNCATE totals`,
 	`TRUNCATE holds`,
 }
 
@@ -115,10 +122,33 @@ var guarded = []string{
 	`UPDATE holds SET closed = 'expired' WHERE key = 'hold'`, // before its time
 	`UPDATE holds SET closed = 'expired' WHERE key = 'early'`,
 	`INSERT INTO holds (key) VALUES ('hold') ON CONFLICT (key) DO UPDATE SET amount = 6`,
+	`UPDATE operations SET unmoved = 1 WHERE key = 'back'`,
+	`UPDATE operations SET unmoved = NULL WHERE key = 'back'`,
+	`UPDATE operations SET kind = NULL WHERE key = 'total'`,
+	`UPDATE totals SET seen = seen + 1`,
+	`UPDATE totals SET seen = seen - 1`,
+	`UPDATE totals SET seen = 0`,
+	`INSERT INTO totals VALUES ('done', 0)`,
+	`INSERT INTO totals VALUES ('op', 5) ON CONFLICT (key) DO UPDATE SET seen = 5`,
+	// The worker's own operations allow no more than they say.
+	telling(`'t', 9, 'b', 'a', 'EUR', 4, 'op', 'total'`, 5),
+	telling(`'t', 9, 'b', 'a', 'EUR', 5, 'op', NULL`, 5),
+	telling(`'t', 9, 'b', 'a', 'EUR', 5, 'other', 'total'`, 5),
+	telling(`'u', 9, 'a', 'b', 'EUR', 1, 'back', NULL`, 1),
+	telling(`'u', 9, 'a', 'b', 'EUR', 2, 'total', NULL`, 2),
+	telling(`'t', 9, 'b', 'a', 'EUR', 3, 'op', 'total'`, 2), // what falls has failed
 	`DELETE FROM operations`,
 	`UPDATE accounts SET debits_posted = debits_posted - 1 WHERE debits_posted > 0`,
 	`UPDATE accounts SET credits_posted = 0`,
 	`INSERT INTO operations VALUES ('op', 2, 'a', 'b', 'EUR', 6) ON CONFLICT (key) DO UPDATE SET amount = excluded.amount`,
+}
+
+// telling inserts an operation (key, event, content, what it refunds, kind) and sets
+// the total of another, in one transaction.
+func telling(content string, seen int) string {
+	return fmt.Sprintf(`
+		INSERT INTO operations (key, event_no, debit, credit, asset, amount, refunds, kind) VALUES (%s);
+		UPDATE totals SET seen = %d WHERE key = 'op'`, content, seen)
 }
 
 // Statements that only rights stop: the owner of the database may do them.
@@ -135,6 +165,10 @@ var administering = []string{
 	`INSERT INTO holds (key, closed) VALUES ('z', 'voided')`,
 	`INSERT INTO holds (key, event_no, debit, credit, asset, amount, expires_at) VALUES ('z', 1, 'a', 'b', 'EUR', 5, now())`,
 	`ALTER TABLE holds DISABLE TRIGGER ALL`,
+	`ALTER TABLE totals DISABLE TRIGGER ALL`,
+	`DROP TRIGGER totals_guard ON totals`,
+	`CREATE OR REPLACE FUNCTION totals_guard() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END'`,
+	`DROP TABLE totals`,
 	`DROP TRIGGER holds_guard ON holds`,
 	`CREATE OR REPLACE FUNCTION holds_guard() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END'`,
 	`DROP TABLE holds`,
@@ -295,6 +329,10 @@ func TestTheWorkersRoleMayDoItsWork(t *testing.T) {
 		`SELECT * FROM accounts FOR NO KEY UPDATE`,
 		`SELECT * FROM events FOR NO KEY UPDATE`,
 		`SELECT * FROM holds FOR NO KEY UPDATE`,
+		telling(`'t1', 9, 'b', 'a', 'EUR', 5, 'op', 'total'`, 5),
+		telling(`'u1', 9, 'a', 'b', 'EUR', 1, 'back', NULL`, 4),
+		telling(`'t2', 9, 'b', 'a', 'EUR', 5, 'op', 'total'), ('u2', 9, 'a', 'b', 'EUR', 1, 'back', NULL`, 4),
+		`INSERT INTO operations (key, event_no, debit, credit, asset, amount, refunds, kind) VALUES ('t3', 9, 'b', 'a', 'EUR', 1, 'shop', 'total'); INSERT INTO totals (key, seen) VALUES ('shop', 1)`,
 		`UPDATE holds SET captured = captured + 1 WHERE key = 'hold'`,
 		`UPDATE holds SET closed = 'voided' WHERE key = 'hold'`,
 		`UPDATE holds SET event_no = 3, debit = 'a', credit = 'b', amount = 5, expires_at = now() WHERE key = 'early'`,

@@ -79,8 +79,9 @@ func (r *reviewer) compareAll(ctx context.Context, messages []stored) error {
 
 // books are the transfers that stand and matter to a batch.
 type books struct {
-	// own are the transfers by event, its holds and voids included, and posted those
-	// that have an operation, whichever event they are of.
+	// own are the transfers by event, its holds and voids included, refunds with what
+	// they told, whatever they moved; posted are those that have an operation, whichever
+	// event they are of.
 	own    map[int64][]*ledger.Entry
 	posted map[string]*ledger.Entry
 }
@@ -145,6 +146,19 @@ func (b *books) read(ctx context.Context, r *reviewer, events []int64) error {
 	for no, list := range held {
 		for _, h := range list {
 			b.own[no] = append(b.own[no], &ledger.Entry{EventNo: no, Transfer: h.Transfer})
+		}
+	}
+	told, err := ledger.ToldBy(ctx, r.Pool, events)
+	if err != nil {
+		return err
+	}
+	for no, list := range told {
+		for _, t := range list {
+			if e := find(b.own[no], t.Operation); e != nil {
+				e.Transfer = t
+			} else {
+				b.own[no] = append(b.own[no], &ledger.Entry{EventNo: no, Transfer: t})
+			}
 		}
 	}
 	return nil

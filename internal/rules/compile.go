@@ -92,6 +92,8 @@ func kindOf(t config.Transfer) ledger.Kind {
 		return ledger.KindCapture
 	case written(t.Voids):
 		return ledger.KindVoid
+	case t.RunningTotal:
+		return ledger.KindTotal
 	}
 	return ""
 }

@@ -155,6 +155,11 @@ func (s *Set) post(t *transfer, f *facts) (*ledger.Transfer, *refusal) {
 	if posted.Operation, refused = s.operation(t.operation, f); refused != nil {
 		return nil, refused
 	}
+	if t.kind == ledger.KindTotal { // one name for all of them: each is an operation of its own
+		if posted.Operation = ledger.TotalKey(posted.Operation, posted.Amount); len(posted.Operation) > maxOperation {
+			return nil, t.operation.refuse(errLongKey(posted.Operation))
+		}
+	}
 	posted.Kind, posted.Expires, posted.Fact, posted.Refund = t.kind, t.expires, t.fact, t.refund
 	if t.parent != nil {
 		if posted.Parent, refused = s.operation(t.parent, f); refused != nil {
@@ -227,9 +232,13 @@ func (s *Set) operationKey(v ref.Val, f *facts) (string, *refusal) {
 	}
 	key := ledger.OperationKey(s.scope(), f.event.Account, f.event.Mode, parts...)
 	if len(key) > maxOperation {
-		return "", refuse(dlq.RuleError, "the operation key has %d bytes; at most %d are allowed", len(key), maxOperation)
+		return "", errLongKey(key)
 	}
 	return key, nil
+}
+
+func errLongKey(key string) *refusal {
+	return refuse(dlq.RuleError, "the operation key has %d bytes; at most %d are allowed", len(key), maxOperation)
 }
 
 func (s *Set) scope() string { return cmp.Or(s.source.OperationScope, s.source.Name.Value) }

@@ -93,7 +93,8 @@ type transfer struct {
 	parent *expression
 	refund bool
 	// kind is what the transfer is to a hold, which parent then names but for a hold
-	// itself; final is nil where a capture never is the last.
+	// itself, or a total of refunds of the parent; final is nil where a capture never
+	// is the last.
 	kind    ledger.Kind
 	expires time.Duration
 	final   *expression

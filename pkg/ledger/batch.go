@@ -28,6 +28,8 @@ type Batch struct {
 	expired   []*hold
 	uncovered map[string]int64
 	last      bool
+	// kinds is set where operations have kinds.
+	kinds bool
 }
 
 // operation is one key of the batch: reserved by us, or there already.
@@ -88,6 +90,7 @@ func NewBatch(limits func(account string) (Limit, bool), postings []*Posting) *B
 			b.parents.name(t.Parent)
 			b.refunds.name(t)
 			b.holds.name(t)
+			b.kinds = b.kinds || t.Kind != ""
 			if t.Kind == KindVoid {
 				continue // its hold says which accounts
 			}
@@ -221,7 +224,8 @@ func (b *Batch) decide(p *Posting) ([]Transfer, error) {
 	if child, ok := b.orphan(fresh); ok {
 		return nil, b.await(p, child)
 	}
-	if err := b.giveBack(fresh); err != nil {
+	forget, err := b.giveBack(fresh)
+	if err != nil {
 		return nil, err
 	}
 	held, undo, err := b.holdsOf(p, fresh)
@@ -230,7 +234,7 @@ func (b *Batch) decide(p *Posting) ([]Transfer, error) {
 	}
 	if err != nil {
 		undo()
-		b.count(fresh, fresh, -1)
+		forget()
 		return nil, err
 	}
 	for _, t := range fresh {
@@ -251,6 +255,8 @@ func (t Transfer) words(posted string) string {
 		return "a void of " + t.Parent
 	case KindHold:
 		posted = "a hold of "
+	case KindTotal:
+		posted = "a total of "
 	}
 	return fmt.Sprintf("%s%d %s from %s to %s", posted, t.Amount, t.Asset, t.Debit, t.Credit)
 }

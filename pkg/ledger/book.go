@@ -48,11 +48,11 @@ func (b *Batch) move(transfers []Transfer, held []reservation, before *[]touched
 		}
 	}
 	for _, t := range transfers {
-		if !t.Kind.moves() {
+		if t.moved() == 0 {
 			continue
 		}
-		debitOK := grow(&touch(accountKey{t.Debit, t.Asset}).add.debits, t.Amount)
-		creditOK := grow(&touch(accountKey{t.Credit, t.Asset}).add.credits, t.Amount)
+		debitOK := grow(&touch(accountKey{t.Debit, t.Asset}).add.debits, t.moved())
+		creditOK := grow(&touch(accountKey{t.Credit, t.Asset}).add.credits, t.moved())
 		if !debitOK || !creditOK {
 			return fmt.Errorf("%w: %s: a balance would exceed 64 bits", ErrAmountOverflow, t.Operation)
 		}

@@ -30,7 +30,7 @@ func (b *Batch) holdsOf(p *Posting, fresh []Transfer) (changed []reservation, un
 	}
 	for _, opening := range []bool{true, false} {
 		for _, t := range fresh {
-			if t.Kind == "" || (t.Kind == KindHold) != opening {
+			if t.Kind == "" || t.Kind == KindTotal || (t.Kind == KindHold) != opening {
 				continue
 			}
 			key := t.Parent

@@ -18,6 +18,9 @@ var (
 	// ErrCorrectHold means that a correction would open, capture or void a hold, or
 	// take one of those back.
 	ErrCorrectHold = errors.New("holds, captures and voids are not corrected: void the hold, or refund the capture")
+	// ErrCorrectTotal means that a correction would change a refund of an operation
+	// whose running total was told, see KindTotal, or that operation.
+	ErrCorrectTotal = errors.New("refunds with a running total are not corrected: undo the refund")
 	// ErrDamaged means that an operation and its transfer do not say the same.
 	ErrDamaged = errors.New("an operation and its transfer differ; run the audit")
 )
@@ -52,7 +55,7 @@ type Correction struct {
 // rows of its events, so that nobody corrects them at the same time. It costs about
 // ten round trips, and looks at each refund of what it touches.
 //
-// Errors: ErrCorrectHold, ErrOperationConflict, ErrMissingParent, ErrOverRefund, ErrInsufficientFunds, ErrAccountUnknown,
+// Errors: ErrCorrectHold, ErrCorrectTotal, ErrOperationConflict, ErrMissingParent, ErrOverRefund, ErrInsufficientFunds, ErrAccountUnknown,
 // ErrAccountFrozen, ErrAccountClosed, ErrAmountOverflow, ErrRace, ErrTransfers, ErrDamaged, and those of the
 // database.
 func Correct(ctx context.Context, tx pgx.Tx, limits func(account string) (Limit, bool), c *Correction) error {
@@ -62,7 +65,7 @@ func Correct(ctx context.Context, tx pgx.Tx, limits func(account string) (Limit,
 		limits = recorded(limits)
 	}
 	x := &correction{Correction: c, enforced: enforced, batch: NewBatch(limits, []*Posting{{EventNo: c.EventNo, Transfers: c.Transfers}})}
-	for _, step := range []func(context.Context, pgx.Tx) error{x.lock, x.refuseHolds, x.takeBack, x.settle, x.write, x.checkRefunds} {
+	for _, step := range []func(context.Context, pgx.Tx) error{x.lock, x.refuseTotals, x.refuseHolds, x.takeBack, x.settle, x.write, x.checkRefunds} {
 		if err := step(ctx, tx); err != nil {
 			return fmt.Errorf("correct event %d: %w", c.EventNo, err)
 		}
@@ -90,36 +93,6 @@ type correction struct {
 	// the operations as they were, by key.
 	standing []*Entry
 	held     map[string]*Entry
-}
-
-// refuseHolds refuses a correction that has to do with holds. What an event has
-// opened, captured or voided does not change any more, nor does what it is.
-func (x *correction) refuseHolds(ctx context.Context, tx pgx.Tx) error {
-	operations := []string{}
-	for _, t := range x.Transfers {
-		if t.Kind != "" {
-			return fmt.Errorf("%w: %s", ErrCorrectHold, t.Operation)
-		}
-		operations = append(operations, t.Operation)
-	}
-	var key string
-	err := tx.QueryRow(ctx, `
-		SELECT o.key
-		FROM operations o
-		WHERE o.event_no = ANY($1) AND o.kind IN ('hold', 'void')
-		UNION ALL
-		SELECT o.key
-		FROM operations o
-		WHERE o.kind IS NOT NULL
-		  AND (o.key = ANY($2) OR o.key IN (SELECT operation FROM transfers WHERE event_no = ANY($1)))
-		LIMIT 1`, x.Replaces, operations).Scan(&key)
-	switch {
-	case errors.Is(err, pgx.ErrNoRows):
-		return nil
-	case err != nil:
-		return fmt.Errorf("look for holds: %w", err)
-	}
-	return fmt.Errorf("%w: %s", ErrCorrectHold, key)
 }
 
 // lock reserves the operations that are new, locks all that are there, and reads

@@ -83,3 +83,9 @@ func Example_hold() {
 		_ = &ledger.Posting{EventNo: int64(i), Transfers: []ledger.Transfer{t}}
 	}
 }
+
+// Each total of a charge is an operation of its own, under one name.
+func ExampleTotalKey() {
+	fmt.Println(ledger.TotalKey(ledger.OperationKey("stripe", "", "live", "refunded", "ch_1"), 700))
+	// Output: 6:stripe,0:,4:live,8:refunded,4:ch_1,3:700,
+}

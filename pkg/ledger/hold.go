@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Kind says what a transfer is to a hold.
+// Kind says what a transfer does but moving its amount.
 type Kind string
 
 // The kinds of transfers; one of no kind just moves money.
@@ -23,10 +23,13 @@ const (
 	// KindVoid releases what is left of the hold that Parent names. It has no accounts
 	// and no amount.
 	KindVoid Kind = "void"
+	// KindTotal tells how much of Parent has been given back so far, and moves what of
+	// that was not: see TotalKey.
+	KindTotal Kind = "total"
 )
 
 // moves reports whether a transfer of the kind moves money.
-func (k Kind) moves() bool { return k == "" || k == KindCapture }
+func (k Kind) moves() bool { return k == "" || k == KindCapture || k == KindTotal }
 
 // What ended a hold, if not the whole amount was captured.
 const (

@@ -56,8 +56,8 @@ var (
 	// ErrMissingParent means that a transfer is about an operation that is not
 	// posted; it may pass later.
 	ErrMissingParent = errors.New("the parent operation is not posted")
-	// ErrOverRefund means that the refunds of an operation would exceed its amount,
-	// or are in another asset.
+	// ErrOverRefund means that the refunds of an operation, or a total of those, would
+	// exceed its amount, or are in another asset.
 	ErrOverRefund = errors.New("the refunds would exceed what they are of")
 	// ErrHoldClosed means that the hold was captured in full or for the last time,
 	// voided, or has expired.
@@ -93,12 +93,15 @@ type Transfer struct {
 	Asset string
 	// Amount is in minor units and positive, and zero for a void.
 	Amount int64
+	// Unmoved is the part of a refund's Amount that other refunds of Parent have
+	// moved before, see KindTotal: so much less is moved. Set by Decide, in Posted.
+	Unmoved int64
 	// Parent is the key of the operation that this one is about, the charge of a
 	// refund or the hold of a capture; empty for none. It must be posted first, and
 	// is no part of the content (see Same), but for a void, which has no other.
 	Parent string
 	// Refund says that this transfer gives back a part of Parent: all of those
-	// together, at most its amount, in its asset.
+	// together, at most its amount, in its asset. KindTotal implies it.
 	Refund bool
 	// Expires is how long after it was posted a hold lasts, in microseconds; only
 	// for holds.

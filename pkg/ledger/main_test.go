@@ -119,7 +119,10 @@ func readBooks(ctx context.Context, pool *pgxpool.Pool, prefix string) (books, e
 	}
 	var tr ledger.Transfer
 	to := []any{&tr.Operation, &tr.Debit, &tr.Credit, &tr.Asset, &tr.Amount}
-	rows, _ = pool.Query(ctx, `SELECT key, debit, credit, asset, amount FROM operations WHERE starts_with(key, $1) AND (kind IS NULL OR kind NOT IN ('hold', 'void'))`, prefix)
+	rows, _ = pool.Query(ctx, `
+		SELECT key, debit, credit, asset, amount - COALESCE(unmoved, 0)
+		FROM operations
+		WHERE starts_with(key, $1) AND (kind IS NULL OR kind NOT IN ('hold', 'void')) AND unmoved IS DISTINCT FROM amount`, prefix)
 	if _, err = pgx.ForEachRow(rows, to, func() error { b.Operations[tr.Operation] = tr; return nil }); err != nil {
 		return b, err
 	}

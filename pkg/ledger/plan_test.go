@@ -189,3 +189,46 @@ func TestReadsAreIndexed(t *testing.T) {
 	require.NoError(t, reads[0].read(e))
 	require.True(t, e.scans, "%d rows", e.rows)
 }
+
+// Whatever is looked up of refunds and their totals, and checked by the guards, is
+// found by an index, with the plans that a connection keeps.
+func TestRefundsAreIndexed(t *testing.T) {
+	t.Parallel()
+	pool := openOwner(t)
+	_, err := pool.Exec(t.Context(), `
+		INSERT INTO operations (key, event_no, debit, credit, asset, amount, refunds)
+		SELECT 'o' || i, 1000000 + i, 'customer', 'shop', 'EUR', 1000, CASE WHEN i % 4 = 0 THEN 'o' || (i - 1) END
+		FROM generate_series(1, 100000) AS i`)
+	require.NoError(t, err)
+	_, err = pool.Exec(t.Context(), `ANALYZE operations`)
+	require.NoError(t, err)
+	conn, err := pool.Acquire(t.Context())
+	require.NoError(t, err)
+	defer conn.Release()
+	for i := range 8 { // Postgres keeps a plan after five
+		tx, err := conn.Begin(t.Context())
+		require.NoError(t, err)
+		name := fmt.Sprint("charge", i)
+		postings := []*ledger.Posting{event(move(name, "customer", "shop", 1000)), event(of(name, back("a", 10))), event(of(name, total(50))), event(of(name, undo("u", "a", 10)))}
+		require.NoError(t, postIn(t.Context(), tx, postings))
+		later := []*ledger.Posting{event(of(name, back("b", 10))), event(of(name, back("c", 100))), event(of(name, total(70))), event(of(name, undo("v", "b", 5)))}
+		require.NoError(t, postIn(t.Context(), tx, later))
+		for _, p := range append(postings, later...) {
+			require.NoError(t, p.Err)
+		}
+		var numbers []int64
+		for _, p := range postings {
+			numbers = append(numbers, p.EventNo)
+		}
+		told, err := ledger.ToldBy(t.Context(), tx, numbers)
+		require.NoError(t, err)
+		require.Len(t, told, 1)
+		wrong, err := ledger.WrongTotals(t.Context(), tx, []string{name, "o3", "o7"})
+		require.NoError(t, err)
+		require.Empty(t, wrong)
+		var scans int
+		require.NoError(t, tx.QueryRow(t.Context(), `SELECT seq_scan FROM pg_stat_xact_user_tables WHERE relid = 'operations'::regclass`).Scan(&scans))
+		require.Zero(t, scans, "round %d", i)
+		require.NoError(t, tx.Commit(t.Context()))
+	}
+}

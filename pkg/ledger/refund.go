@@ -16,12 +16,21 @@ import (
 type refunded struct {
 	asset  string
 	amount int64
-	given  int64 // back so far, less what was undone: by others, and by this batch
+	// items are the refunds of it, less what was undone of them, and seen is the
+	// highest total told, lowered by what was undone since: by others, and by this
+	// batch.
+	items, seen int64
+	// told is set where a total was told, and stored where its row is there; changed
+	// is set where that row is to be written.
+	told, stored, changed bool
 	// of is what the operation itself gives a part of back, and undoing is set
-	// where that is a refund, too.
-	of      string
-	undoing bool
+	// where that is a refund, too; total where the operation is a total.
+	of             string
+	undoing, total bool
 }
+
+// given is what is given back: what the refunds of it have moved together.
+func (r *refunded) given() int64 { return max(r.items, r.seen) }
 
 // refunds are those operations by key. It stays empty, and costs nothing, where
 // nothing is given back.
@@ -29,7 +38,7 @@ type refunds map[string]*refunded
 
 // name notes what a transfer gives a part of back.
 func (r *refunds) name(t Transfer) {
-	if !t.Refund || t.Parent == "" {
+	if !t.givesBack() || t.Parent == "" {
 		return
 	}
 	if *r == nil {
@@ -38,30 +47,40 @@ func (r *refunds) name(t Transfer) {
 	(*r)[t.Parent] = &refunded{}
 }
 
-// lockRefunded queues the lock of what is given back, after the operations that are
-// reserved and before accounts. What another transaction is about to post is not
-// there yet.
+// givesBack reports whether a transfer is a refund, or the total of some.
+func (t Transfer) givesBack() bool { return t.Refund || t.Kind == KindTotal }
+
+// lockRefunded queues the lock of what is given back, and where that is a refund
+// itself, of its charge; after the operations that are reserved and before accounts.
+// What another transaction is about to post is not there yet.
 func (b *Batch) lockRefunded(q *pgx.Batch) {
 	if len(b.refunds) == 0 {
 		return
 	}
+	named := slices.Sorted(maps.Keys(b.refunds))
 	q.Queue(`
-		SELECT o.key, o.asset, o.amount, COALESCE(o.refunds, ''), p.refunds IS NOT NULL
+		SELECT o.key, o.asset, o.amount, COALESCE(o.refunds, ''), p.refunds IS NOT NULL, o.kind IS NOT DISTINCT FROM 'total'
 		FROM operations o
 		LEFT JOIN operations p ON p.key = o.refunds
-		WHERE o.key = ANY($1) AND (o.kind IS NULL OR o.kind IN ('capture', 'final_capture'))
+		WHERE o.key = ANY($1::text[] || ARRAY(SELECT r.refunds FROM operations r WHERE r.key = ANY($1) AND r.refunds IS NOT NULL))
+		  AND (o.kind IS NULL OR o.kind IN ('capture', 'final_capture', 'total'))
 		ORDER BY o.key
-		FOR NO KEY UPDATE OF o`, slices.Sorted(maps.Keys(b.refunds))).Query(func(found pgx.Rows) error {
-		for key := range b.refunds {
+		FOR NO KEY UPDATE OF o`, named).Query(func(found pgx.Rows) error {
+		for _, key := range named {
 			b.parents.posted[key] = false // it may have been taken back since it was looked at
 		}
 		for found.Next() {
 			var key string
 			var r refunded
-			if err := found.Scan(&key, &r.asset, &r.amount, &r.of, &r.undoing); err != nil {
+			if err := found.Scan(&key, &r.asset, &r.amount, &r.of, &r.undoing, &r.total); err != nil {
 				return fmt.Errorf("lock refunded operations: %w", err)
 			}
 			b.refunds[key], b.parents.posted[key] = &r, true
+		}
+		for _, key := range named {
+			if of := b.refunds[key].of; of != "" && b.refunds[of] == nil {
+				return fmt.Errorf("%w: %s is of %s now", ErrRace, key, of) // whose lock we do not have
+			}
 		}
 		return found.Err()
 	})
@@ -69,7 +88,7 @@ func (b *Batch) lockRefunded(q *pgx.Batch) {
 
 // readRefunds reads what others have given back. It is a statement after the locks,
 // whose wait would not refresh its snapshot, and after the batch knows which rows
-// are its own. What is undone without the lock of its charge only lowers the sum.
+// are its own.
 func (b *Batch) readRefunds(ctx context.Context, tx Querier) error {
 	if len(b.refunds) == 0 {
 		return nil
@@ -81,8 +100,10 @@ func (b *Batch) readRefunds(ctx context.Context, tx Querier) error {
 		}
 	}
 	found, err := tx.Query(ctx, `
-		SELECT r.refunds, sum(r.amount - COALESCE((
-		           SELECT sum(u.amount) FROM operations u WHERE u.refunds = r.key AND u.key <> ALL($2)), 0))::bigint
+		SELECT r.refunds, COALESCE(sum(r.amount - COALESCE((
+		           SELECT sum(u.amount) FROM operations u WHERE u.refunds = r.key AND u.key <> ALL($2)), 0))
+		           FILTER (WHERE r.kind IS DISTINCT FROM 'total'), 0)::bigint,
+		       (SELECT t.seen FROM totals t WHERE t.key = r.refunds)
 		FROM operations r
 		WHERE r.refunds = ANY($1) AND r.key <> ALL($2)
 		GROUP BY r.refunds`, slices.Collect(maps.Keys(b.refunds)), own)
@@ -90,40 +111,80 @@ func (b *Batch) readRefunds(ctx context.Context, tx Querier) error {
 		return fmt.Errorf("read refunds: %w", err)
 	}
 	var key string
-	var sum int64
-	if _, err := pgx.ForEachRow(found, []any{&key, &sum}, func() error { b.refunds[key].given = sum; return nil }); err != nil {
+	var items int64
+	var seen *int64
+	_, err = pgx.ForEachRow(found, []any{&key, &items, &seen}, func() error {
+		r := b.refunds[key]
+		r.items = items
+		if seen != nil {
+			r.seen, r.told, r.stored = *seen, true, true
+		}
+		return nil
+	})
+	if err != nil {
 		return fmt.Errorf("read refunds: %w", err)
 	}
 	return nil
 }
 
-// giveBack counts the refunds among a posting's new transfers, all or none.
-func (b *Batch) giveBack(fresh []Transfer) error {
-	for i, t := range fresh {
-		if !t.Refund {
-			continue
-		}
-		if err := b.original(t, fresh).check(t); err != nil {
-			b.count(fresh[:i], fresh, -1)
-			return err
-		}
-		b.count(fresh[i:i+1], fresh, 1)
+// giveBack counts the refunds among a posting's new transfers, all or none, and sets
+// what of them is moved already. undo takes all of that back.
+func (b *Batch) giveBack(fresh []Transfer) (undo func(), err error) {
+	undo = func() {}
+	if !slices.ContainsFunc(fresh, Transfer.givesBack) {
+		return undo, nil
 	}
-	return nil
+	was := map[*refunded]refunded{}
+	undo = func() {
+		for r, before := range was {
+			*r = before
+		}
+	}
+	for _, i := range counted(fresh) {
+		t := fresh[i]
+		original := b.original(t, fresh)
+		if err := original.check(t); err != nil {
+			undo()
+			return undo, err
+		}
+		r, charge := b.refunds[t.Parent], b.refunds[original.of]
+		for _, each := range []*refunded{r, charge} {
+			if _, noted := was[each]; each != nil && !noted {
+				was[each] = *each
+			}
+		}
+		before := r.given()
+		r.count(t)
+		fresh[i].Unmoved = t.Amount - (r.given() - before)
+		if charge != nil {
+			charge.undo(t.Amount)
+		}
+	}
+	return undo, nil
 }
 
-// count counts the refunds among transfers as given back, or, with sign -1, no
-// longer. The undoing of a refund lowers what is given back of the charge.
-func (b *Batch) count(transfers, fresh []Transfer, sign int64) {
-	for _, t := range transfers {
-		if !t.Refund {
-			continue
+// counted returns the places of the refunds among a posting's new transfers in the
+// order in which they count: as they stand, but a refund before what undoes it, and
+// totals last, which tell of the posting's own refunds, too.
+func counted(fresh []Transfer) (order []int) {
+	var add func(i int)
+	add = func(i int) {
+		if !fresh[i].givesBack() || slices.Contains(order, i) {
+			return
 		}
-		b.refunds[t.Parent].given += sign * t.Amount
-		if charge := b.refunds[b.original(t, fresh).of]; charge != nil {
-			charge.given -= sign * t.Amount
+		if at := slices.IndexFunc(fresh, func(o Transfer) bool { return o.Operation == fresh[i].Parent }); at >= 0 {
+			add(at)
+		}
+		order = append(order, i)
+	}
+	for _, totals := range []bool{false, true} {
+		for i, t := range fresh {
+			if (t.Kind == KindTotal) == totals {
+				add(i)
+			}
 		}
 	}
+	return order
 }
 
 // original is what a refund gives a part of back: posted with it, by the batch, or
@@ -144,8 +205,8 @@ func (b *Batch) original(t Transfer, fresh []Transfer) refunded {
 	case !posted.Kind.moves():
 		return refunded{}
 	default:
-		r.asset, r.amount = posted.Asset, posted.Amount
-		if posted.Refund {
+		r.asset, r.amount, r.total = posted.Asset, posted.Amount, posted.Kind == KindTotal
+		if posted.givesBack() {
 			r.of, r.undoing = posted.Parent, b.original(*posted, fresh).of != ""
 		}
 	}
@@ -154,41 +215,52 @@ func (b *Batch) original(t Transfer, fresh []Transfer) refunded {
 
 // check says whether a refund may be given back of r.
 func (r refunded) check(t Transfer) error {
+	before := r.items
+	if t.Kind == KindTotal {
+		before = 0
+	}
 	switch {
 	case r.amount == 0:
 		return fmt.Errorf("%w: %s gives back a part of %q, which does not stand", ErrMissingParent, t.Operation, t.Parent)
+	case r.total:
+		return fmt.Errorf("%w: %s gives back %s, which is a total: name the refund itself", ErrOverRefund, t.Operation, t.Parent)
 	case r.undoing:
 		return fmt.Errorf("%w: %s gives back %s, which undoes a refund: post the refund anew", ErrOverRefund, t.Operation, t.Parent)
+	case r.of != "" && t.Kind == KindTotal:
+		return fmt.Errorf("%w: %s is a total of %s, which is a refund: undo that by its amount", ErrOverRefund, t.Operation, t.Parent)
 	case t.Asset != r.asset:
 		return fmt.Errorf("%w: %s gives back %s of %s, which is %s", ErrOverRefund, t.Operation, t.Asset, t.Parent, r.asset)
-	case t.Amount > r.amount-r.given:
+	case t.Amount > r.amount-before:
 		return fmt.Errorf("%w: %s gives back %d %s of %s, of whose %d are given back %d",
-			ErrOverRefund, t.Operation, t.Amount, t.Asset, t.Parent, r.amount, r.given)
+			ErrOverRefund, t.Operation, t.Amount, t.Asset, t.Parent, r.amount, before)
 	}
 	return nil
 }
 
 // refunds is the column of that name.
 func (t Transfer) refunds() *string {
-	if !t.Refund {
+	if !t.givesBack() {
 		return nil
 	}
 	return &t.Parent
 }
 
 // OverRefunds returns those of some operations of which more is given back than
-// their amount, or in another asset, with the sum: a refund less what was undone of
-// it counts, and an operation that is not there has no amount. It costs a look at
-// each of their refunds.
+// their amount, or in another asset, with that sum or, if it is more, the highest
+// total: a refund less what was undone of it counts, and an operation that is not
+// there has no amount. It costs a look at each of their refunds.
 func OverRefunds(ctx context.Context, q Querier, operations []string) (map[string]int64, error) {
 	found, err := q.Query(ctx, `
-		SELECT k.key, sum(r.amount - COALESCE(u.amount, 0))::bigint
-		FROM (SELECT DISTINCT unnest($1::text[]) AS key) AS k
-		LEFT JOIN operations o ON o.key = k.key AND (o.kind IS NULL OR o.kind IN ('capture', 'final_capture'))
-		JOIN operations r ON r.refunds = k.key
-		LEFT JOIN LATERAL (SELECT sum(amount) AS amount FROM operations WHERE refunds = r.key) AS u ON true
-		GROUP BY k.key, o.amount, o.asset
-		HAVING sum(r.amount - COALESCE(u.amount, 0)) > COALESCE(o.amount, 0) OR bool_or(r.asset IS DISTINCT FROM o.asset)`, operations)
+		SELECT key, given
+		FROM (
+			SELECT k.key, o.amount, bool_or(r.asset IS DISTINCT FROM o.asset) AS other,
+			       GREATEST(sum(r.amount - COALESCE(u.amount, 0)) FILTER (WHERE r.kind IS DISTINCT FROM 'total'), max(r.amount) FILTER (WHERE r.kind = 'total'))::bigint AS given
+			FROM (SELECT DISTINCT unnest($1::text[]) AS key) AS k
+			LEFT JOIN operations o ON o.key = k.key AND (o.kind IS NULL OR o.kind IN ('capture', 'final_capture'))
+			JOIN operations r ON r.refunds = k.key
+			LEFT JOIN LATERAL (SELECT sum(amount) AS amount FROM operations WHERE refunds = r.key) AS u ON true
+			GROUP BY k.key, o.amount) AS k
+		WHERE given > COALESCE(amount, 0) OR other`, operations)
 	if err != nil {
 		return nil, fmt.Errorf("compare refunds: %w", err)
 	}

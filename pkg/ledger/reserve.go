@@ -22,7 +22,7 @@ func (b *Batch) reserveOperations(q *pgx.Batch, keys []string) {
 		debits[i], credits[i], assets[i] = op.claimed.Debit, op.claimed.Credit, op.claimed.Asset
 	}
 	insert, args := reserveSQL, []any{keys, events, debits, credits, assets, amounts, refunds}
-	if len(b.holds) > 0 {
+	if b.kinds {
 		kinds, holds := make([]*string, n), make([]*string, n)
 		for i, key := range keys {
 			kinds[i], holds[i] = b.ops[key].claimed.stored()
@@ -41,7 +41,7 @@ func (b *Batch) reserveOperations(q *pgx.Batch, keys []string) {
 	})
 }
 
-// Batches without holds insert no wider rows than they need.
+// Batches without kinds insert no wider rows than they need.
 const (
 	reserveSQL = `
 		INSERT INTO operations (key, event_no, debit, credit, asset, amount, refunds)

@@ -12,6 +12,7 @@ import (
 func (b *Batch) Write(q *pgx.Batch) {
 	b.settleOperations(q)
 	b.writeHolds(q)
+	b.writeTotals(q)
 	b.writeTransfers(q)
 	b.writeBalances(q)
 }
@@ -45,10 +46,10 @@ func (b *Batch) writeTransfers(q *pgx.Batch) {
 	)
 	for _, p := range b.postings {
 		for i, t := range p.Posted {
-			if !t.Kind.moves() {
+			if t.moved() == 0 {
 				continue
 			}
-			events, amounts, numbers = append(events, p.EventNo), append(amounts, t.Amount), append(numbers, int16(i))
+			events, amounts, numbers = append(events, p.EventNo), append(amounts, t.moved()), append(numbers, int16(i))
 			ops, debits, credits, assets = append(ops, t.Operation), append(debits, t.Debit), append(credits, t.Credit), append(assets, t.Asset)
 		}
 	}

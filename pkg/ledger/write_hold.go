@@ -17,7 +17,7 @@ func (t Transfer) stored() (kind, hold *string) {
 	switch {
 	case t.Kind == "":
 		return nil, nil
-	case t.Kind == KindHold:
+	case t.Kind == KindHold, t.Kind == KindTotal:
 		return &k, nil
 	case t.Final:
 		k = finalCapture
