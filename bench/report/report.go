@@ -96,6 +96,9 @@ func summary(result *measure.Result) string {
 	for _, c := range result.Worker {
 		costs = append(costs, c.Cost)
 	}
+	for _, c := range result.Contenders {
+		costs = append(costs, c.Cost)
+	}
 	for _, c := range result.Ledger {
 		costs = append(costs, c.Cost)
 	}
