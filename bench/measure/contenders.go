@@ -18,9 +18,10 @@ import (
 type Contention struct {
 	// Rounds is how often each cell is measured.
 	Rounds int
-	// Senders are the numbers of concurrent senders end to end; the last is that
-	// of the retry storm.
+	// Senders are the numbers of concurrent senders end to end, Storm is that of
+	// the retry storm.
 	Senders []int
+	Storm   int
 	// WarmUp goes before Measure, which counts acks. Both are part of the way end
 	// to end, which ends when the ledger is complete.
 	WarmUp, Measure time.Duration
@@ -37,11 +38,11 @@ type Contention struct {
 // The sizes.
 var (
 	fullContention = Contention{
-		Rounds: 2, Senders: []int{64, 256}, WarmUp: 500 * time.Millisecond, Measure: 4 * time.Second,
+		Rounds: 2, Senders: []int{64, 256}, Storm: 256, WarmUp: 500 * time.Millisecond, Measure: 4 * time.Second,
 		Backlog: 80_000, Small: 4000, Limit: 45 * time.Second, Twice: 2000,
 	}
 	smokeContention = Contention{
-		Rounds: 1, Senders: []int{8}, WarmUp: 20 * time.Millisecond, Measure: 200 * time.Millisecond,
+		Rounds: 1, Storm: 8, WarmUp: 20 * time.Millisecond, Measure: 200 * time.Millisecond,
 		Backlog: 300, Small: 100, Limit: 20 * time.Second, Twice: 20,
 	}
 )
@@ -119,11 +120,10 @@ func (s *session) contenderCells() (cells []ContenderCell) {
 			})
 		}
 	}
-	senders := s.Size.Contention.Senders
-	for _, n := range senders {
+	for _, n := range s.Size.Contention.Senders {
 		add(EndToEnd, n)
 	}
-	add(RetryStorm, senders[len(senders)-1])
+	add(RetryStorm, s.Size.Contention.Storm)
 	add(Drain, 0)
 	return cells
 }

@@ -54,6 +54,9 @@ func contenderRatios(cells []ContenderCell, judged bool) (found []Ratio) {
 		add(what+": onceledger / "+c.Name, rounds[key{c.Work, c.Senders, rig.Ours}], c.Rounds, expected)
 	}
 	direct := rounds[key{EndToEnd, most, rig.Ours}]
+	if len(direct) == 0 {
+		return found
+	}
 	add(fmt.Sprintf("drain: onceledger / %s end to end, %d senders", contender.Naive, most),
 		rounds[key{Drain, 0, rig.Ours}], rounds[key{EndToEnd, most, contender.Naive}], expectDrain)
 	add(fmt.Sprintf("onceledger, %d senders: every event twice / once", most),

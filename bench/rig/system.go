@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 
 	"github.com/jackc/pgx/v5"
 
@@ -79,7 +78,7 @@ func (r *Running) Stop(ctx context.Context) error {
 
 // Ended reports a program that is not there any more.
 func (r *Running) Ended() error {
-	for name, p := range maps.All(r.Programs) {
+	for name, p := range r.Programs {
 		select {
 		case <-p.Done():
 			return fmt.Errorf("%s ended by itself", name)
