@@ -41,32 +41,14 @@ type Size struct {
 	Ledger  time.Duration
 	// Window is how far apart the two copies of a resent event are at most.
 	Window int
+	// Open, Backlogs, Growth and Idle are those of the other parts.
+	Open     OpenSize
+	Backlogs BacklogSize
+	Growth   GrowthSize
+	Idle     IdleSize
 	// Judge says that the ratios are compared with what is expected of them.
 	Judge bool
 }
-
-// The sizes.
-var (
-	Full = Size{
-		Rounds: 3, Drains: 2, Senders: []int{1, 64, 256, 1000},
-		WarmUp: 500 * time.Millisecond, Measure: 3 * time.Second, BodySize: 1024,
-		Backlog: 80_000, Bound: 8 * time.Second, Window: 5000,
-		Batches: []int{1, 10, 100, 500, 2000}, Ledger: time.Second, Judge: true,
-	}
-	Smoke = Size{
-		Rounds: 1, Drains: 1, Senders: []int{1, 32},
-		WarmUp: 20 * time.Millisecond, Measure: 300 * time.Millisecond, BodySize: 1024,
-		Backlog: 600, Bound: 200 * time.Millisecond, Window: 50,
-		Batches: []int{1, 100}, Ledger: 20 * time.Millisecond,
-	}
-)
-
-// The parts of a run.
-const (
-	PartReceiver = "receiver"
-	PartWorker   = "worker"
-	PartLedger   = "ledger"
-)
 
 // Options configures Run.
 type Options struct {
@@ -87,17 +69,22 @@ type Result struct {
 	Receiver []ReceiverCell `json:"receiver,omitempty"`
 	Worker   []DrainCell    `json:"worker,omitempty"`
 	Ledger   []LedgerCell   `json:"ledger,omitempty"`
+	Open     []OpenCell     `json:"open,omitempty"`
+	Backlogs []BacklogCell  `json:"backlogs,omitempty"`
+	Growth   []BacklogCell  `json:"growth,omitempty"`
+	Idle     []IdleCell     `json:"idle,omitempty"`
 	Ratios   []Ratio        `json:"ratios"`
 }
 
 // Run measures. It leaves nothing behind.
 func Run(ctx context.Context, options Options) (result *Result, err error) {
-	switch options.Only {
-	case "", PartReceiver, PartWorker, PartLedger:
-	default:
-		return nil, fmt.Errorf("part %q is not one of %s, %s, %s", options.Only, PartReceiver, PartWorker, PartLedger)
-	}
 	result = &Result{Started: time.Now().UTC(), Size: options.Size}
+	s := &session{Options: options}
+	parts, err := s.parts(result)
+	if err != nil {
+		return nil, err
+	}
+	s.sayPlan(parts)
 	r, err := rig.Start(ctx, options.Rig)
 	if err != nil {
 		return nil, err
@@ -108,20 +95,10 @@ func Run(ctx context.Context, options Options) (result *Result, err error) {
 	}
 	options.Print(result.Machine.String())
 
-	s := &session{Options: options, rig: r}
-	if options.Only == "" || options.Only == PartReceiver {
-		if result.Receiver, err = s.receivers(ctx); err != nil {
-			return nil, fmt.Errorf("measure receiver: %w", err)
-		}
-	}
-	if options.Only == "" || options.Only == PartWorker {
-		if result.Worker, err = s.drains(ctx); err != nil {
-			return nil, fmt.Errorf("measure worker: %w", err)
-		}
-	}
-	if options.Only == "" || options.Only == PartLedger {
-		if result.Ledger, err = s.ledgers(ctx); err != nil {
-			return nil, fmt.Errorf("measure ledger: %w", err)
+	s.rig = r
+	for _, p := range parts {
+		if err := p.measure(ctx); err != nil {
+			return nil, fmt.Errorf("measure %s: %w", p.name, err)
 		}
 	}
 	result.Ratios = ratios(result)

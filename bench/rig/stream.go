@@ -105,6 +105,8 @@ type Progress struct {
 	// acknowledgement, or until now when something is left. Both times are the
 	// broker's.
 	Took time.Duration
+	// Until is when Took ended.
+	Until time.Time
 }
 
 // Done reports whether nothing is left.
@@ -132,7 +134,7 @@ func (r *Rig) Progress(ctx context.Context) (Progress, error) {
 	if last := info.AckFloor.Last; p.Done() && last != nil {
 		until = *last
 	}
-	p.Took = until.Sub(info.Created)
+	p.Took, p.Until = until.Sub(info.Created), until
 	return p, nil
 }
 
@@ -141,4 +143,13 @@ func (r *Rig) dropStream(ctx context.Context, name string) error {
 		return fmt.Errorf("remove stream %s: %w", name, err)
 	}
 	return nil
+}
+
+// Messages is how many messages the stream of events has got so far.
+func (r *Rig) Messages(ctx context.Context) (int, error) {
+	events, err := r.conn.JS.Stream(ctx, stream.Events)
+	if err != nil {
+		return 0, fmt.Errorf("open stream %s: %w", stream.Events, err)
+	}
+	return int(events.CachedInfo().State.LastSeq), nil
 }
