@@ -38,6 +38,7 @@ func run() int {
 	only := flag.String("only", "", "measure one part alone: receiver, worker, ledger, open, backlog, growth or idle")
 	jsonPath := flag.String("json", "", "write every figure to this file as JSON")
 	update := flag.String("update", "", "put the tables into this Markdown file, between its bench:begin and bench:end marks")
+	plots := flag.String("plots", "", "draw the figures as PNG into this folder")
 	dir := flag.String("dir", "", "write data below this folder instead of the system's temporary one: its disk is what is measured")
 	profile := flag.String("profile", "", "write CPU profiles of receiver and worker into this folder")
 	flag.Parse()
@@ -65,16 +66,21 @@ func run() int {
 		return 1
 	}
 	report.Print(os.Stdout, result)
-	if err := save(result, *jsonPath, *update); err != nil {
+	if err := save(result, *jsonPath, *update, *plots); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		return 1
 	}
 	return 0
 }
 
-func save(result *measure.Result, jsonPath, update string) error {
+func save(result *measure.Result, jsonPath, update, plots string) error {
 	if jsonPath != "" {
 		if err := report.WriteJSON(jsonPath, result); err != nil {
+			return err
+		}
+	}
+	if plots != "" {
+		if err := report.Plot(plots, result); err != nil {
 			return err
 		}
 	}
