@@ -17,7 +17,7 @@ import (
 
 // overtime is how long after its end an open loop goes on to send what is due:
 // what is left then has met a receiver that cannot keep up.
-const overtime = 10 * time.Second
+const overtime = 5 * time.Second
 
 // run is what the senders of one plan share.
 type run struct {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/onceledger/onceledger/bench/rig"
 	"github.com/onceledger/onceledger/bench/traffic"
+	"github.com/onceledger/onceledger/internal/worker"
 )
 
 // BacklogSize is how much of PartBacklog is measured.
@@ -42,8 +43,8 @@ type BacklogCell struct {
 	// the new ones.
 	Rows int    `json:"rows"`
 	IDs  string `json:"ids"`
-	// EventsPerSecond is from when all workers were ready to the last acknowledgement
-	// of Measured events.
+	// EventsPerSecond is from when all workers, ready and waiting, were let at the
+	// backlog to the last acknowledgement of Measured events.
 	EventsPerSecond float64 `json:"events_per_second"`
 	Measured        int     `json:"measured"`
 	Seconds         float64 `json:"seconds"`
@@ -104,10 +105,7 @@ func (s *session) backlog(ctx context.Context, c *BacklogCell, bound time.Durati
 		return made
 	}
 	// The model of everything that is there already.
-	if err := s.rig.Publish(ctx, charges(), traffic.Distinct(1)); err != nil {
-		return err
-	}
-	if _, err := s.workTogether(ctx, 1, drainLimit); err != nil {
+	if err := s.model(ctx, charges()); err != nil {
 		return fmt.Errorf("apply model: %w", err)
 	}
 	began := time.Now()
@@ -118,26 +116,30 @@ func (s *session) backlog(ctx context.Context, c *BacklogCell, bound time.Durati
 	if filled := time.Since(began); c.Rows > 0 {
 		s.say("   filled with %d events in %.0f s", c.Rows, filled.Seconds())
 	}
-	if err := s.rig.Publish(ctx, charges(), traffic.Distinct(c.Backlog)); err != nil {
-		return err
-	}
-	// The first change of a page after it is written whole: the worst of the cycle.
-	if err := s.rig.Checkpoint(ctx); err != nil {
-		return err
-	}
-	before, err := s.rig.Written(ctx)
+	got, err := s.workTogether(ctx, c.Workers, bound, func() error {
+		if err := s.rig.Publish(ctx, charges(), traffic.Distinct(c.Backlog)); err != nil {
+			return err
+		}
+		// The first change of a page after it is written whole: the worst of the cycle.
+		return s.rig.Checkpoint(ctx)
+	})
 	if err != nil {
 		return err
 	}
-	got, err := s.workTogether(ctx, c.Workers, bound)
-	if err != nil {
+	return errors.Join(s.settle(ctx, c, got, history), s.rig.Drop(ctx))
+}
+
+// model lets a worker apply one event.
+func (s *session) model(ctx context.Context, charges *traffic.Charges) error {
+	if err := s.rig.Publish(ctx, charges, traffic.Distinct(1)); err != nil {
 		return err
 	}
-	return errors.Join(s.settle(ctx, c, got, history, before), s.rig.Drop(ctx))
+	_, err := s.work(ctx, worker.Tuning{}, drainLimit)
+	return err
 }
 
 // settle takes the figures of a cell and recounts.
-func (s *session) settle(ctx context.Context, c *BacklogCell, got *drained, history rig.History, before rig.Written) error {
+func (s *session) settle(ctx context.Context, c *BacklogCell, got *drained, history rig.History) error {
 	if err := s.rig.Checkpoint(ctx); err != nil {
 		return err
 	}
@@ -169,7 +171,7 @@ func (s *session) settle(ctx context.Context, c *BacklogCell, got *drained, hist
 		return mismatch("the transfers move %d, and must move %d", amount, all)
 	}
 
-	n, written := float64(events), after.Since(before)
+	n, written := float64(events), after.Since(got.before)
 	c.EventsPerSecond, c.Measured, c.Seconds = float64(got.acked)/got.took.Seconds(), got.acked, got.took.Seconds()
 	c.WAL, c.Postgres = float64(written.WAL)/n, float64(written.Postgres)/n
 	c.Peak, c.Moments = got.peak, got.moments
@@ -186,18 +188,13 @@ type drained struct {
 	peak    float64
 	cost    rig.Cost
 	moments []Moment
+	before  rig.Written
 }
 
-// workTogether runs n workers until nothing is left, or for as long as bound.
-func (s *session) workTogether(ctx context.Context, n int, bound time.Duration) (d *drained, err error) {
-	ctx, cancel := context.WithTimeout(ctx, bound+drainLimit)
-	defer cancel()
+// workTogether lets n workers wait until prepare has given them a backlog, and then
+// work until nothing is left, or for as long as bound.
+func (s *session) workTogether(ctx context.Context, n int, bound time.Duration, prepare func() error) (d *drained, err error) {
 	f := &flow{session: s}
-	before, err := s.rig.Progress(ctx)
-	if err != nil {
-		return nil, err
-	}
-	launched := time.Now()
 	if f.workers, err = s.rig.StartWorkers(ctx, n); err != nil {
 		return nil, err
 	}
@@ -214,35 +211,48 @@ func (s *session) workTogether(ctx context.Context, n int, bound time.Duration) 
 		return errors.Join(errs...)
 	}
 	defer func() { err = errors.Join(err, stop()) }()
+	resume, err := s.rig.Pause(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := prepare(); err != nil {
+		return nil, err
+	}
 	first, err := s.rig.Progress(ctx)
 	if err != nil {
 		return nil, err
 	}
-	began := time.Now()
+	d = &drained{}
+	if d.before, err = s.rig.Written(ctx); err != nil {
+		return nil, err
+	}
 	programs := f.programs()
 	delete(programs, "receiver")
 	meter := s.rig.Meter(programs)
 	watched := f.watch(ctx)
+	began := time.Now()
+	if err := resume(); err != nil {
+		return nil, err
+	}
 	end, err := f.finish(ctx, began, bound)
 	notes, watchErr := watched()
 	if err := errors.Join(err, watchErr); err != nil {
 		return nil, err
 	}
-	d = &drained{cost: addWorkers(meter(), n), acked: end.Acked - first.Acked, took: end.Until.Sub(first.Until)}
-	if d.acked < (end.Acked-before.Acked)/2 { // most of it was done before all were ready
-		d.acked, d.took = end.Acked-before.Acked, end.Until.Sub(launched)
-	}
+	d.cost, d.acked, d.took = addWorkers(meter(), n), end.Acked-first.Acked, end.Until.Sub(began)
 	for _, w := range f.workers {
 		d.peak = max(d.peak, inMiB(w.PeakMemory()))
 	}
 	for _, one := range notes {
-		d.moments = append(d.moments, one.since(began, 0))
+		d.moments = append(d.moments, one.since(began, first.Acked))
 	}
 	return d, stop()
 }
 
 // finish waits until nothing is left or bound is over.
 func (f *flow) finish(ctx context.Context, began time.Time, bound time.Duration) (rig.Progress, error) {
+	ctx, cancel := context.WithTimeout(ctx, bound+drainLimit)
+	defer cancel()
 	ticker := time.NewTicker(look)
 	defer ticker.Stop()
 	for {

@@ -83,7 +83,7 @@ func (s *session) sayPlan(parts []part) {
 // What goes with a cell besides what is measured: a fresh database, streams and
 // programs; and, a second, how many events are published, filled in or recounted.
 const (
-	setUp         = 2500 * time.Millisecond
+	setUp         = 1500 * time.Millisecond
 	publishRate   = 40_000
 	fillRate      = 25_000
 	supposedDrain = 8_000
@@ -117,8 +117,11 @@ func (s Size) openTime() time.Duration {
 
 func (s Size) backlogTime() time.Duration {
 	b := s.Backlogs
-	n := b.Backlog*len(b.Workers) + b.Long
-	return time.Duration(len(b.Workers)+1)*2*setUp + seconds(n, publishRate) + seconds(n, supposedDrain)
+	cells, n := len(b.Workers), b.Backlog*len(b.Workers)+b.Long
+	if b.Long > 0 {
+		cells++
+	}
+	return time.Duration(cells)*2*setUp + seconds(n, publishRate) + seconds(n, supposedDrain)
 }
 
 func (s Size) growthTime() time.Duration {

@@ -30,8 +30,8 @@ var (
 			Tries: 4, Mixed: 2000, Large: 200, Shared: true,
 		},
 		Backlogs: BacklogSize{Workers: []int{1, 4}, Backlog: 30_000},
-		Growth:   GrowthSize{Rows: []int{0, 200_000}, Backlog: 20_000, Bound: 8 * time.Second},
-		Idle:     IdleSize{Settle: time.Second, Measure: 3 * time.Second},
+		Growth:   GrowthSize{Rows: []int{0, 100_000}, Backlog: 20_000, Bound: 8 * time.Second},
+		Idle:     IdleSize{Settle: 2 * time.Second, Measure: 3 * time.Second},
 	}
 	Full = Size{
 		Rounds: 3, Drains: 2, Senders: []int{1, 64, 256, 1000},

@@ -62,9 +62,11 @@ func latency(result *measure.Result) ([]*plot.Plot, error) {
 		plot.Tick{Value: 3, Label: "99.9 %"}, plot.Tick{Value: 4, Label: "99.99 %"}, plot.Tick{Value: 5, Label: "99.999 %"})
 	p.Y.Scale, p.Y.Min, p.Y.Max = plot.LogScale{}, 1, slowest*math.Pow(slowest, 0.5) // a third for the legend
 	var ticks []plot.Tick
-	for _, v := range []float64{1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000} {
-		if v <= slowest*1.1 {
-			ticks = append(ticks, plot.Tick{Value: v, Label: count(v)})
+	for decade := 1.0; decade <= slowest; decade *= 10 {
+		for _, factor := range []float64{1, 2, 5} {
+			if v := decade * factor; v <= slowest*1.1 && (factor == 1 || slowest < 1000) {
+				ticks = append(ticks, plot.Tick{Value: v, Label: count(v)})
+			}
 		}
 	}
 	p.Y.Tick.Marker = named(ticks...)

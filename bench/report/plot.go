@@ -22,7 +22,7 @@ import (
 // The pictures' size, and how many dots an inch.
 const (
 	panelWidth, panelHeight = 5.2 * vg.Inch, 3.4 * vg.Inch
-	wideWidth               = 7.2 * vg.Inch
+	wideWidth, wideHeight   = 7.2 * vg.Inch, 4 * vg.Inch
 	dpi                     = 144
 )
 
@@ -66,11 +66,11 @@ func Plot(dir string, result *measure.Result) error {
 
 // save draws panels side by side.
 func save(path string, panels []*plot.Plot) error {
-	width := wideWidth
+	width, height := wideWidth, wideHeight
 	if len(panels) > 1 {
-		width = vg.Length(len(panels)) * panelWidth
+		width, height = vg.Length(len(panels))*panelWidth, panelHeight
 	}
-	img := vgimg.NewWith(vgimg.UseWH(width, panelHeight), vgimg.UseDPI(dpi), vgimg.UseBackgroundColor(color.White))
+	img := vgimg.NewWith(vgimg.UseWH(width, height), vgimg.UseDPI(dpi), vgimg.UseBackgroundColor(color.White))
 	tiles := draw.Tiles{
 		Rows: 1, Cols: len(panels), PadX: vg.Points(22),
 		PadTop: vg.Points(8), PadBottom: vg.Points(8), PadLeft: vg.Points(8), PadRight: vg.Points(14),

@@ -153,3 +153,17 @@ func (r *Rig) Messages(ctx context.Context) (int, error) {
 	}
 	return int(events.CachedInfo().State.LastSeq), nil
 }
+
+// Pause lets the workers wait, whatever comes, until the function that it returns is
+// called. Their consumer must be there.
+func (r *Rig) Pause(ctx context.Context) (resume func() error, err error) {
+	if _, err := r.conn.JS.PauseConsumer(ctx, stream.Events, stream.Consumer, time.Now().Add(time.Hour)); err != nil {
+		return nil, fmt.Errorf("pause consumer %s: %w", stream.Consumer, err)
+	}
+	return func() error {
+		if _, err := r.conn.JS.ResumeConsumer(ctx, stream.Events, stream.Consumer); err != nil {
+			return fmt.Errorf("resume consumer %s: %w", stream.Consumer, err)
+		}
+		return nil
+	}, nil
+}
