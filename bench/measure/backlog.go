@@ -126,7 +126,10 @@ func (s *session) backlog(ctx context.Context, c *BacklogCell, bound time.Durati
 	if err != nil {
 		return err
 	}
-	return errors.Join(s.settle(ctx, c, got, history), s.rig.Drop(ctx))
+	if err := s.settle(ctx, c, got, history); err != nil || c.Rows == 0 {
+		return err
+	}
+	return s.rig.Drop(ctx)
 }
 
 // model lets a worker apply one event.
