@@ -62,11 +62,11 @@ func (r *Rig) exec(ctx context.Context, statements ...string) error {
 	return nil
 }
 
-// Memory is how much of the program is in memory now, in bytes, and PeakMemory the
-// most that ever was. Only on Linux; 0 elsewhere.
+// Memory is how much of the program is in memory now, in bytes. Only on Linux; 0
+// elsewhere.
 func (p *Program) Memory() int64 { return status(p.PID(), "VmRSS:") }
 
-// PeakMemory: see Memory.
+// PeakMemory is the most that Memory ever was, or has been since ForgetPeak.
 func (p *Program) PeakMemory() int64 { return status(p.PID(), "VmHWM:") }
 
 // ForgetPeak begins PeakMemory anew, where the system lets it.
