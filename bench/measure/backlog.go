@@ -114,7 +114,7 @@ func (s *session) backlog(ctx context.Context, c *BacklogCell, bound time.Durati
 		return err
 	}
 	if filled := time.Since(began); c.Rows > 0 {
-		s.say("   filled with %d events in %.0f s", c.Rows, filled.Seconds())
+		s.say("   filled with %d events in %.0f s, %d MiB", c.Rows, filled.Seconds(), history.Bytes/mib)
 	}
 	got, err := s.workTogether(ctx, c.Workers, bound, func() error {
 		if err := s.rig.Publish(ctx, charges(), traffic.Distinct(c.Backlog)); err != nil {

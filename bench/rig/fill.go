@@ -24,6 +24,8 @@ type History struct {
 	// move together in minor units.
 	Events int
 	Amount int64
+	// Bytes is how large the database is.
+	Bytes int64
 	// Next is the least number that an event after it can have.
 	Next int64
 }
@@ -54,7 +56,7 @@ func (r *Rig) Fill(ctx context.Context, n int, random bool) (History, error) {
 	for i := range n {
 		h.Amount += traffic.Amount(i)
 	}
-	if err := conn.QueryRow(ctx, `SELECT nextval('event_numbers')`).Scan(&h.Next); err != nil {
+	if err := conn.QueryRow(ctx, `SELECT nextval('event_numbers'), pg_database_size(current_database())`).Scan(&h.Next, &h.Bytes); err != nil {
 		return h, fmt.Errorf("draw number: %w", err)
 	}
 	return h, nil
