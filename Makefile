@@ -16,7 +16,7 @@ MODULES := bench test/torture
 GOLANGCI_LINT_VERSION := v2.15.0
 NATS_CLI_VERSION := v0.5.0
 
-.PHONY: help run test demo model torture torture-smoke torture-bites reliability bench bench-smoke
+.PHONY: help run test demo model torture torture-smoke torture-bites reliability bench bench-full bench-smoke
 .PHONY: build build-bench build-torture lint fmt vet fmt-check go-test setup setup-test tools clean
 
 help: ## Print this help
@@ -33,8 +33,11 @@ test: setup-test ## Install what is missing and run every check and test (PKG=./
 demo: setup build ## 20,000 deliveries with resends, conflicts and a killed worker, counted to the cent
 	@exec .bin/onceledger demo $(ARGS)
 
-bench: setup build-bench ## Measure receiver and worker here; takes minutes (ARGS="-json FILE")
+bench: setup build-bench ## Measure receiver and worker here; under 5 minutes (ARGS="-json FILE")
 	@exec .bin/bench $(ARGS)
+
+bench-full: setup build-bench ## Measure everything, up to ten million events; about an hour, 20 GB of disk
+	@exec .bin/bench -full $(ARGS)
 
 bench-smoke: setup build-bench ## Run the benchmark at its smallest, to see that it works
 	@exec .bin/bench -short

@@ -22,8 +22,9 @@ import (
 	"github.com/onceledger/onceledger/bench/rig"
 )
 
-// limit ends a run that hangs; a whole one takes less than half of it.
-const limit = 30 * time.Minute
+// limit ends a run that hangs; a whole one takes less than half of it, a full one
+// as well of fullLimit.
+const limit, fullLimit = 10 * time.Minute, 2 * time.Hour
 
 func main() {
 	rig.Main()
@@ -33,9 +34,11 @@ func main() {
 
 func run() int {
 	short := flag.Bool("short", false, "a few hundred events instead of minutes: shows that everything works, measures nothing")
-	only := flag.String("only", "", "measure one part alone: receiver, worker, ledger or contenders")
+	full := flag.Bool("full", false, "everything, for about an hour: larger backlogs, up to ten million rows, more workers")
+	only := flag.String("only", "", "measure one part alone: receiver, worker, ledger, contenders, open, backlog, growth or idle")
 	jsonPath := flag.String("json", "", "write every figure to this file as JSON")
 	update := flag.String("update", "", "put the tables into this Markdown file, between its bench:begin and bench:end marks")
+	plots := flag.String("plots", "", "draw the figures as PNG into this folder")
 	dir := flag.String("dir", "", "write data below this folder instead of the system's temporary one: its disk is what is measured")
 	profile := flag.String("profile", "", "write CPU profiles of receiver and worker into this folder")
 	flag.Parse()
@@ -43,13 +46,16 @@ func run() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends the process, and the kernel its children
-	ctx, cancel := context.WithTimeout(ctx, limit)
+	size, atMost := measure.Short, limit
+	switch {
+	case *short:
+		size = measure.Smoke
+	case *full:
+		size, atMost = measure.Full, fullLimit
+	}
+	ctx, cancel := context.WithTimeout(ctx, atMost)
 	defer cancel()
 
-	size := measure.Full
-	if *short {
-		size = measure.Smoke
-	}
 	result, err := measure.Run(ctx, measure.Options{
 		Size: size, Only: *only,
 		Rig:   rig.Options{Dir: *dir, Small: *short, Profile: *profile},
@@ -60,16 +66,21 @@ func run() int {
 		return 1
 	}
 	report.Print(os.Stdout, result)
-	if err := save(result, *jsonPath, *update); err != nil {
+	if err := save(result, *jsonPath, *update, *plots); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		return 1
 	}
 	return 0
 }
 
-func save(result *measure.Result, jsonPath, update string) error {
+func save(result *measure.Result, jsonPath, update, plots string) error {
 	if jsonPath != "" {
 		if err := report.WriteJSON(jsonPath, result); err != nil {
+			return err
+		}
+	}
+	if plots != "" {
+		if err := report.Plot(plots, result); err != nil {
 			return err
 		}
 	}

@@ -1,6 +1,9 @@
-// Package load sends signed webhooks from a process of its own, as many
-// senders at once, each over a connection it keeps, each waiting for its
-// answer before it sends again (a closed loop).
+// Package load sends signed webhooks from a process of its own, over connections
+// that it keeps. In a closed loop each sender waits for its answer before it sends
+// again; in an open loop (Plan.Rate) a schedule says when each delivery is due,
+// whatever became of those before, and latency counts from then: a receiver that
+// stands still is seen by all that were due meanwhile, not by the few that were
+// under way.
 //
 //	func main() { load.Main() … } // this process may be the generator
 //	…
@@ -49,11 +52,17 @@ type Plan struct {
 	// Tag makes the ids of this run its own; Size is that of a body in bytes.
 	Tag  string
 	Size int
-	// Senders is how many send at once.
+	// Random gives the events ids without order.
+	Random bool
+	// Senders is how many connections there are, each with one request at most
+	// under way.
 	Senders int
-	// Twice sends each event a second time, about this many deliveries after the
-	// first; 0: once.
-	Twice int
+	// Rate makes it an open loop: so many deliveries are due a second, at random
+	// times. One that finds every connection busy waits, and its time runs.
+	Rate float64
+	// Resends is the share of deliveries that repeat an earlier one to the byte,
+	// Conflicts that of those that bring an earlier id with another amount.
+	Resends, Conflicts float64
 	// WarmUp is sent before, and not measured.
 	WarmUp, Measure time.Duration
 }
@@ -65,21 +74,31 @@ type Result struct {
 	Accepted   int
 	Refused    map[int]int
 	Unanswered int
-	// Events is how many different ones were sent: the numbers below it. Lacking
-	// are those of them of which no delivery was accepted, in order.
-	Events  int
+	// Sent is how many different events were sent: the numbers below it. Lacking are
+	// those of them of which no delivery was accepted, in order.
+	Sent    int
 	Lacking []int
-	// Began is when the first was sent, the warm-up included.
-	Began time.Time
+	// Unsent were due, and found no connection until it was too late.
+	Unsent int
 	// Measured counts the 2xx within Plan.Measure; Latency is theirs, in
 	// microseconds from before the request is written to the end of its answer.
+	// In an open loop it is those that were due within Plan.Measure, whenever they
+	// were answered, and their latency counts from when they were due; that of the
+	// unsent is there too, as far as it went.
 	Measured int
 	Latency  *hdrhistogram.Histogram `json:"-"`
+	// Events is what the accepted deliveries were of.
+	Events Events
+	// From is when Plan.Measure began, First when the first delivery was sent and
+	// Last when the last 2xx came.
+	From, First, Last time.Time
+	// Acks counts the 2xx of each second after From.
+	Acks []int
 	// CPU is what the generator itself used.
 	CPU time.Duration
 }
 
-// Failed is how many requests were not accepted.
+// Failed is how many requests were sent and not accepted.
 func (r Result) Failed() int {
 	n := r.Unanswered
 	for _, count := range r.Refused {
@@ -96,7 +115,7 @@ type wire struct {
 
 // Run carries out plan in a process of its own, which ctx ends.
 func Run(ctx context.Context, plan Plan) (*Result, error) {
-	ctx, cancel := context.WithTimeout(ctx, plan.WarmUp+plan.Measure+answerLimit+startLimit)
+	ctx, cancel := context.WithTimeout(ctx, plan.WarmUp+plan.Measure+overtime+answerLimit+startLimit)
 	defer cancel()
 	self, err := os.Executable()
 	if err != nil {

@@ -30,22 +30,34 @@ type Contention struct {
 	Backlog, Small int
 	// Limit ends the wait for a ledger that does not become complete.
 	Limit time.Duration
-	// Twice is about how many deliveries lie between the two of an event in the
-	// retry storm.
-	Twice int
 }
+
+// storm is the share of resends in a retry storm.
+const storm = 0.5
 
 // The sizes.
 var (
+	shortContention = Contention{
+		Rounds: 1, Senders: []int{256}, Storm: 256, WarmUp: 300 * time.Millisecond, Measure: 1500 * time.Millisecond,
+		Backlog: 24_000, Small: 1000, Limit: 30 * time.Second,
+	}
 	fullContention = Contention{
 		Rounds: 2, Senders: []int{64, 256}, Storm: 256, WarmUp: 500 * time.Millisecond, Measure: 4 * time.Second,
-		Backlog: 80_000, Small: 4000, Limit: 45 * time.Second, Twice: 2000,
+		Backlog: 80_000, Small: 4000, Limit: 45 * time.Second,
 	}
 	smokeContention = Contention{
 		Rounds: 1, Storm: 8, WarmUp: 20 * time.Millisecond, Measure: 200 * time.Millisecond,
-		Backlog: 300, Small: 100, Limit: 20 * time.Second, Twice: 20,
+		Backlog: 300, Small: 100, Limit: 20 * time.Second,
 	}
 )
+
+// time is about how long it takes.
+func (c Contention) time() time.Duration {
+	systems := len(rig.Systems())
+	sending := time.Duration(systems*(len(c.Senders)+1)) * (setUp + c.WarmUp + c.Measure + time.Second)
+	draining := time.Duration(systems) * (setUp + seconds(c.Backlog, supposedDrain))
+	return time.Duration(c.Rounds) * (sending + draining)
+}
 
 // Work is what is asked of a contender.
 type Work string
@@ -186,7 +198,7 @@ func (s *session) sendOnce(ctx context.Context, c *ContenderCell) (r round, err 
 		Tag: s.tag(), Size: s.Size.BodySize, Senders: c.Senders, WarmUp: size.WarmUp, Measure: size.Measure,
 	}
 	if c.Work == RetryStorm {
-		plan.Twice = size.Twice
+		plan.Resends = storm
 	}
 	stop := s.rig.Meter(running.Programs)
 	got, err := load.Run(ctx, plan)
@@ -201,9 +213,9 @@ func (s *session) sendOnce(ctx context.Context, c *ContenderCell) (r round, err 
 	if r.left, err = s.wait(ctx, running, left, 0); err != nil {
 		return r, err
 	}
-	r.took, r.cost = time.Since(got.Began), stop()
+	r.took, r.cost = time.Since(got.First), stop()
 	r.cost.Of["load"] = got.CPU
-	r.asked = asked{events: got.Events, lacking: got.Lacking}
+	r.asked = asked{events: got.Sent, lacking: got.Lacking}
 
 	c.acks += got.Measured
 	c.measured += size.Measure

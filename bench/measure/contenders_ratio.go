@@ -10,8 +10,6 @@ import (
 const (
 	// expectDrain is a drain against what the plain handler does in its requests.
 	expectDrain = 10
-	// expectStorm is what is to be left of the rate when every event comes twice.
-	expectStorm = 0.6
 	// expectNever is the least anywhere: never behind.
 	expectNever = 1
 )
@@ -53,13 +51,8 @@ func contenderRatios(cells []ContenderCell, judged bool) (found []Ratio) {
 		}
 		add(what+": onceledger / "+c.Name, rounds[key{c.Work, c.Senders, rig.Ours}], c.Rounds, expected)
 	}
-	direct := rounds[key{EndToEnd, most, rig.Ours}]
-	if len(direct) == 0 {
-		return found
+	if plain := rounds[key{EndToEnd, most, contender.Naive}]; len(plain) > 0 {
+		add(fmt.Sprintf("drain: onceledger / %s end to end, %d senders", contender.Naive, most), rounds[key{Drain, 0, rig.Ours}], plain, expectDrain)
 	}
-	add(fmt.Sprintf("drain: onceledger / %s end to end, %d senders", contender.Naive, most),
-		rounds[key{Drain, 0, rig.Ours}], rounds[key{EndToEnd, most, contender.Naive}], expectDrain)
-	add(fmt.Sprintf("onceledger, %d senders: every event twice / once", most),
-		rounds[key{RetryStorm, most, rig.Ours}], direct, expectStorm)
 	return found
 }

@@ -43,35 +43,14 @@ type Size struct {
 	Window int
 	// Contention is how much of the contenders is measured.
 	Contention Contention
+	// Open, Backlogs, Growth and Idle are those of the other parts.
+	Open     OpenSize
+	Backlogs BacklogSize
+	Growth   GrowthSize
+	Idle     IdleSize
 	// Judge says that the ratios are compared with what is expected of them.
 	Judge bool
 }
-
-// The sizes.
-var (
-	Full = Size{
-		Rounds: 3, Drains: 2, Senders: []int{1, 64, 256, 1000},
-		WarmUp: 500 * time.Millisecond, Measure: 3 * time.Second, BodySize: 1024,
-		Backlog: 80_000, Bound: 8 * time.Second, Window: 5000,
-		Batches: []int{1, 10, 100, 500, 2000}, Ledger: time.Second, Judge: true,
-		Contention: fullContention,
-	}
-	Smoke = Size{
-		Rounds: 1, Drains: 1, Senders: []int{1, 32},
-		WarmUp: 20 * time.Millisecond, Measure: 300 * time.Millisecond, BodySize: 1024,
-		Backlog: 600, Bound: 200 * time.Millisecond, Window: 50,
-		Batches: []int{1, 100}, Ledger: 20 * time.Millisecond,
-		Contention: smokeContention,
-	}
-)
-
-// The parts of a run.
-const (
-	PartReceiver   = "receiver"
-	PartWorker     = "worker"
-	PartLedger     = "ledger"
-	PartContenders = "contenders"
-)
 
 // Options configures Run.
 type Options struct {
@@ -94,17 +73,22 @@ type Result struct {
 	Ledger   []LedgerCell   `json:"ledger,omitempty"`
 	// Contenders are other ways to do the same.
 	Contenders []ContenderCell `json:"contenders,omitempty"`
+	Open       []OpenCell      `json:"open,omitempty"`
+	Backlogs   []BacklogCell   `json:"backlogs,omitempty"`
+	Growth     []BacklogCell   `json:"growth,omitempty"`
+	Idle       []IdleCell      `json:"idle,omitempty"`
 	Ratios     []Ratio         `json:"ratios"`
 }
 
 // Run measures. It leaves nothing behind.
 func Run(ctx context.Context, options Options) (result *Result, err error) {
-	switch options.Only {
-	case "", PartReceiver, PartWorker, PartLedger, PartContenders:
-	default:
-		return nil, fmt.Errorf("part %q is not one of %s, %s, %s, %s", options.Only, PartReceiver, PartWorker, PartLedger, PartContenders)
-	}
 	result = &Result{Started: time.Now().UTC(), Size: options.Size}
+	s := &session{Options: options}
+	parts, err := s.parts(result)
+	if err != nil {
+		return nil, err
+	}
+	s.sayPlan(parts)
 	r, err := rig.Start(ctx, options.Rig)
 	if err != nil {
 		return nil, err
@@ -115,27 +99,13 @@ func Run(ctx context.Context, options Options) (result *Result, err error) {
 	}
 	options.Print(result.Machine.String())
 
-	s := &session{Options: options, rig: r}
-	if options.Only == "" || options.Only == PartReceiver {
-		if result.Receiver, err = s.receivers(ctx); err != nil {
-			return nil, fmt.Errorf("measure receiver: %w", err)
+	s.rig = r
+	for _, p := range parts {
+		if err := p.measure(ctx); err != nil {
+			return nil, fmt.Errorf("measure %s: %w", p.name, err)
 		}
 	}
-	if options.Only == "" || options.Only == PartWorker {
-		if result.Worker, err = s.drains(ctx); err != nil {
-			return nil, fmt.Errorf("measure worker: %w", err)
-		}
-	}
-	if options.Only == "" || options.Only == PartLedger {
-		if result.Ledger, err = s.ledgers(ctx); err != nil {
-			return nil, fmt.Errorf("measure ledger: %w", err)
-		}
-	}
-	if options.Only == "" || options.Only == PartContenders {
-		if result.Contenders, err = s.contenders(ctx); err != nil {
-			return nil, fmt.Errorf("measure contenders: %w", err)
-		}
-	}
+
 	result.Ratios = ratios(result)
 	result.Seconds = time.Since(result.Started).Seconds()
 	return result, nil

@@ -71,7 +71,8 @@ func ratios(result *Result) []Ratio {
 			found = append(found, ratio(fmt.Sprintf("ledger, batches of %d, %s: posted / merely inserted", c.Batch, c.Accounts), c.Posted, c.Inserted, bare))
 		}
 	}
-	return append(found, contenderRatios(result.Contenders, result.Size.Judge)...)
+	found = append(found, contenderRatios(result.Contenders, result.Size.Judge)...)
+	return append(found, pathRatios(result)...)
 }
 
 // ratio compares the means, and the rounds pair by pair.

@@ -59,7 +59,6 @@ func TestContenderRatiosCompareEachWithOurs(t *testing.T) {
 		{Work: EndToEnd, Senders: 256, Name: "onceledger", Rounds: []float64{100}},
 		{Work: EndToEnd, Senders: 256, Name: contender.River, Rounds: []float64{10}},
 		{Work: EndToEnd, Senders: 256, Name: contender.Naive, Rounds: []float64{20}},
-		{Work: RetryStorm, Senders: 256, Name: "onceledger", Rounds: []float64{70}},
 		{Work: Drain, Name: "onceledger", Rounds: []float64{300}},
 		{Work: Drain, Name: contender.River, Rounds: []float64{30}},
 	}
@@ -72,7 +71,6 @@ func TestContenderRatiosCompareEachWithOurs(t *testing.T) {
 		one("end to end, 256 senders: onceledger / naive", 5, 4),
 		one("drain: onceledger / River", 10, 1),
 		one("drain: onceledger / naive end to end, 256 senders", 15, 10),
-		one("onceledger, 256 senders: every event twice / once", 0.7, 0.6),
 	}, contenderRatios(cells, true))
 	for _, r := range contenderRatios(cells, false) {
 		require.Zero(t, r.Expected)

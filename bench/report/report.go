@@ -112,6 +112,12 @@ func summary(result *measure.Result) string {
 	for _, c := range result.Ledger {
 		costs = append(costs, c.Cost)
 	}
+	for _, c := range result.Open {
+		costs = append(costs, c.Cost)
+	}
+	for _, c := range append(result.Backlogs, result.Growth...) {
+		costs = append(costs, c.Cost)
+	}
 	var others float64
 	for _, c := range costs {
 		others += c.Foreign / float64(len(costs))

@@ -29,7 +29,22 @@ func tables(result *measure.Result) []table {
 	if len(result.Contenders) > 0 {
 		all = append(all, contenders(result.Contenders))
 	}
-	return append(all, ratios(result.Ratios))
+	if len(result.Open) > 0 {
+		all = append(all, paths(result.Open)...)
+	}
+	if len(result.Backlogs) > 0 {
+		all = append(all, backlogs(result.Backlogs))
+	}
+	if len(result.Growth) > 0 {
+		all = append(all, growths(result.Growth))
+	}
+	if len(result.Idle) > 0 {
+		all = append(all, idle(result.Idle))
+	}
+	if len(result.Ratios) > 0 {
+		all = append(all, ratios(result.Ratios))
+	}
+	return all
 }
 
 func receivers(cells []measure.ReceiverCell) table {

@@ -67,3 +67,46 @@ func ticks(fields [][]byte) time.Duration {
 	}
 	return sum
 }
+
+// wrote is how many bytes a process and its children gave to the disk, those that
+// have ended included.
+func wrote(pid int) int64 {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/io", pid))
+	if err != nil {
+		return 0
+	}
+	sum := field(text, "write_bytes:")
+	children, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
+	for _, child := range strings.Fields(string(children)) {
+		if id, err := strconv.Atoi(child); err == nil {
+			sum += wrote(id)
+		}
+	}
+	return sum
+}
+
+// status is a size in bytes of a process.
+func status(pid int, name string) int64 {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0
+	}
+	return field(text, name) << 10 // given in kB
+}
+
+// forgetPeak sets the peak of a process's memory to what it has now.
+func forgetPeak(pid int) {
+	_ = os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", pid), []byte("5"), 0o600) // else the peak is an older one
+}
+
+// field finds a number by what stands before it in its line.
+func field(text []byte, name string) int64 {
+	for line := range bytes.Lines(text) {
+		if rest, ok := bytes.CutPrefix(line, []byte(name)); ok {
+			number, _, _ := bytes.Cut(bytes.TrimSpace(rest), []byte(" "))
+			n, _ := strconv.ParseInt(string(number), 10, 64)
+			return n
+		}
+	}
+	return 0
+}

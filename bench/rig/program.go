@@ -3,11 +3,13 @@ package rig
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
 	"runtime/pprof"
+	"sync"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -123,7 +125,7 @@ type Program struct {
 
 // Stop lets the program drain, and reports an exit code other than 0.
 func (p *Program) Stop(ctx context.Context) error {
-	delete(p.rig.programs, p.name)
+	p.rig.forget(p.name)
 	ctx, cancel := context.WithTimeout(ctx, stopLimit)
 	defer cancel()
 	if err := p.Process.Stop(ctx); err != nil {
@@ -158,15 +160,32 @@ func (r *Rig) StartWorker(ctx context.Context, tuning worker.Tuning) (*Program, 
 	return r.run(ctx, "worker", role{Worker: &tuning}, []string{"WORKER_ADMIN=127.0.0.1:0"}, nil)
 }
 
+// StartWorkers starts n workers as production has them, and returns when all of
+// them are ready. They end together.
+func (r *Rig) StartWorkers(ctx context.Context, n int) ([]*Program, error) {
+	ports, err := new(local.Ports).TakeMany(firstPort, n)
+	if err != nil {
+		return nil, err
+	}
+	started := make([]*Program, n)
+	errs := make([]error, n)
+	var all sync.WaitGroup
+	for i, admin := range ports {
+		all.Go(func() {
+			started[i], errs[i] = r.run(ctx, fmt.Sprintf("worker %d", i+1), role{Worker: &worker.Tuning{}}, []string{"WORKER_ADMIN=" + admin},
+				func(ctx context.Context) error { return probe(ctx, "http://"+admin+"/readyz") })
+		})
+	}
+	all.Wait()
+	return started, errors.Join(errs...)
+}
+
 func (r *Rig) run(ctx context.Context, name string, own role, env []string, ready func(context.Context) error) (*Program, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("find own executable: %w", err)
 	}
-	if r.options.Profile != "" {
-		r.profiles++
-		own.Profile = filepath.Join(r.options.Profile, fmt.Sprintf("%02d-%s.pprof", r.profiles, name))
-	}
+	own.Profile = r.nextProfile(name)
 	text, err := json.Marshal(own)
 	if err != nil {
 		return nil, fmt.Errorf("write role: %w", err)
@@ -183,8 +202,26 @@ func (r *Rig) run(ctx context.Context, name string, own role, env []string, read
 		return nil, err
 	}
 	p := &Program{Process: process, rig: r, name: name}
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.programs[name] = p
 	return p, nil
+}
+
+func (r *Rig) forget(name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.programs, name)
+}
+
+func (r *Rig) nextProfile(name string) string {
+	if r.options.Profile == "" {
+		return ""
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.profiles++
+	return filepath.Join(r.options.Profile, fmt.Sprintf("%02d-%s.pprof", r.profiles, name))
 }
 
 func probe(ctx context.Context, url string) error {

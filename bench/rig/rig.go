@@ -16,10 +16,12 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/redis/go-redis/v9"
@@ -61,8 +63,10 @@ type Rig struct {
 	redis     *redis.Client
 	database  string // URL of the current one
 	databases int
-	programs  map[string]*Program // running, by name
-	profiles  int
+
+	mu       sync.Mutex
+	programs map[string]*Program // running, by name
+	profiles int
 }
 
 // Start starts the services and leaves them empty.
@@ -127,7 +131,7 @@ func (r *Rig) start(ctx context.Context) (err error) {
 // Stop ends the programs, then the services, and removes what they wrote.
 func (r *Rig) Stop(ctx context.Context) error {
 	var errs []error
-	for _, p := range r.programs {
+	for _, p := range maps.Clone(r.programs) {
 		errs = append(errs, p.Stop(ctx))
 	}
 	if r.conn != nil {

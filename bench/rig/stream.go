@@ -105,6 +105,8 @@ type Progress struct {
 	// acknowledgement, or until now when something is left. Both times are the
 	// broker's.
 	Took time.Duration
+	// Until is when Took ended.
+	Until time.Time
 }
 
 // Done reports whether nothing is left.
@@ -132,7 +134,7 @@ func (r *Rig) Progress(ctx context.Context) (Progress, error) {
 	if last := info.AckFloor.Last; p.Done() && last != nil {
 		until = *last
 	}
-	p.Took = until.Sub(info.Created)
+	p.Took, p.Until = until.Sub(info.Created), until
 	return p, nil
 }
 
@@ -141,4 +143,27 @@ func (r *Rig) dropStream(ctx context.Context, name string) error {
 		return fmt.Errorf("remove stream %s: %w", name, err)
 	}
 	return nil
+}
+
+// Messages is how many messages the stream of events has got so far.
+func (r *Rig) Messages(ctx context.Context) (int, error) {
+	events, err := r.conn.JS.Stream(ctx, stream.Events)
+	if err != nil {
+		return 0, fmt.Errorf("open stream %s: %w", stream.Events, err)
+	}
+	return int(events.CachedInfo().State.LastSeq), nil
+}
+
+// Pause lets the workers wait, whatever comes, until the function that it returns is
+// called. Their consumer must be there.
+func (r *Rig) Pause(ctx context.Context) (resume func() error, err error) {
+	if _, err := r.conn.JS.PauseConsumer(ctx, stream.Events, stream.Consumer, time.Now().Add(time.Hour)); err != nil {
+		return nil, fmt.Errorf("pause consumer %s: %w", stream.Consumer, err)
+	}
+	return func() error {
+		if _, err := r.conn.JS.ResumeConsumer(ctx, stream.Events, stream.Consumer); err != nil {
+			return fmt.Errorf("resume consumer %s: %w", stream.Consumer, err)
+		}
+		return nil
+	}, nil
 }

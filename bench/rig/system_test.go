@@ -52,12 +52,12 @@ func TestEverySystemPostsEachEventOnce(t *testing.T) {
 			require.NoError(t, err)
 			got, err := load.Run(t.Context(), load.Plan{
 				URL: running.URL, Config: r.ConfigPath(), Source: rig.Source,
-				Tag: "sent", Size: 1024, Senders: 8, Twice: 10, Measure: 300 * time.Millisecond,
+				Tag: "sent", Size: 1024, Senders: 8, Resends: 0.5, Measure: 300 * time.Millisecond,
 			})
 			require.NoError(t, err)
 			require.Zero(t, got.Failed())
 			require.Empty(t, got.Lacking)
-			require.Greater(t, got.Accepted, got.Events, "nothing came twice")
+			require.Greater(t, got.Accepted, got.Sent, "nothing came twice")
 			require.Eventually(t, func() bool {
 				n, err := left(t.Context())
 				return err == nil && n == 0
@@ -69,7 +69,7 @@ func TestEverySystemPostsEachEventOnce(t *testing.T) {
 			require.NoError(t, err)
 			require.Zero(t, books.Unbalanced)
 			var want []int
-			for _, count := range []int{waiting, got.Events} {
+			for _, count := range []int{waiting, got.Sent} {
 				want = append(want, traffic.Distinct(count)...)
 			}
 			numbers := make([]int, len(books.Transfers))

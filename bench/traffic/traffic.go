@@ -44,6 +44,7 @@ const (
 // Charges makes charge.succeeded events. It is safe for concurrent use.
 type Charges struct {
 	tag      string
+	random   bool
 	body     []byte
 	ids      []int
 	amounts  []int
@@ -69,16 +70,17 @@ func NewCharges(tag string, size int) *Charges {
 }
 
 // Append appends the body of charge n to dst.
-func (c *Charges) Append(dst []byte, n int) []byte {
+func (c *Charges) Append(dst []byte, n int) []byte { return c.append(dst, n, Amount(n)) }
+
+func (c *Charges) append(dst []byte, n int, amount int64) []byte {
 	start := len(dst)
 	dst = append(dst, c.body...)
 	body := dst[start:]
 	for _, at := range c.ids {
-		copy(body[at:], c.tag)
-		digits(body[at+tagWidth:at+len(idMark)], n)
+		c.id(body[at:at+len(idMark)], n)
 	}
 	for _, at := range c.amounts {
-		digits(body[at:at+len(amountMark)], int(Amount(n)))
+		digits(body[at:at+len(amountMark)], int(amount))
 	}
 	digits(body[c.customer:c.customer+len(customerMark)], n%Customers)
 	return dst

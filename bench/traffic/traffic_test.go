@@ -58,22 +58,6 @@ func TestStormBringsEachEventTwiceWithinTheWindow(t *testing.T) {
 	require.Equal(t, traffic.Storm(n, window), traffic.Storm(n, window))
 }
 
-func TestEachEventIsDeliveredTwice(t *testing.T) {
-	t.Parallel()
-	times := map[int]int{}
-	for i := range 1000 {
-		require.Equal(t, i, traffic.Delivery(i, 0))
-		event := traffic.Delivery(i, 100)
-		times[event]++
-		if i%2 == 0 {
-			require.Equal(t, i/2, event, "half of the deliveries bring a new event")
-		} else if i > 100 {
-			require.Equal(t, i-100, 2*event+1, "the other half one from so many before")
-		}
-	}
-	require.Len(t, times, 500)
-}
-
 func TestAnIdTellsTheNumber(t *testing.T) {
 	t.Parallel()
 	n, ok := traffic.Number("evt_0000tag10000010007")
@@ -82,5 +66,48 @@ func TestAnIdTellsTheNumber(t *testing.T) {
 	for _, id := range []string{"", "evt_1", "evt_0000tag1000001000x"} {
 		_, ok := traffic.Number(id)
 		require.False(t, ok, id)
+	}
+}
+
+func TestRandomIDsHaveNoOrderAndAreDifferent(t *testing.T) {
+	t.Parallel()
+	charges := traffic.NewCharges("r1", 1024).Random()
+	seen, ascending, last := map[string]bool{}, 0, ""
+	for n := range 1000 {
+		body := charges.Append(nil, n)
+		require.Len(t, body, 1024)
+		var event struct{ ID string }
+		require.NoError(t, json.Unmarshal(body, &event))
+		require.Len(t, event.ID, len("evt_")+18)
+		require.False(t, seen[event.ID], event.ID)
+		seen[event.ID] = true
+		if event.ID > last {
+			ascending++
+		}
+		last = event.ID
+	}
+	require.InDelta(t, 500, ascending, 100)
+}
+
+func TestAConflictHasTheIDsOfItsChargeAndAnotherAmount(t *testing.T) {
+	t.Parallel()
+	charges := traffic.NewCharges("r1", 1024)
+	type event struct {
+		ID   string
+		Data struct {
+			Object struct {
+				ID, Customer string
+				Amount       int64
+			}
+		}
+	}
+	for _, n := range []int{0, 8_999, 9_000} {
+		var charge, conflict event
+		require.NoError(t, json.Unmarshal(charges.Append(nil, n), &charge))
+		require.NoError(t, json.Unmarshal(charges.AppendConflict(nil, n), &conflict))
+		require.Equal(t, traffic.ConflictAmount(n), conflict.Data.Object.Amount)
+		require.NotEqual(t, charge.Data.Object.Amount, conflict.Data.Object.Amount)
+		conflict.Data.Object.Amount = charge.Data.Object.Amount
+		require.Equal(t, charge, conflict)
 	}
 }
