@@ -23,7 +23,25 @@ func (c *Calibration) Calibrate(m *Measured) error {
 	}
 	c.bytes(m, origin)
 	c.batches(m, origin)
-	return errors.Join(c.receiver(m, origin), c.worker(m, origin))
+	if err := errors.Join(c.receiver(m, origin), c.worker(m, origin)); err != nil {
+		return err
+	}
+	c.meet(m, origin)
+	return nil
+}
+
+// meet compares the CPU time of everything at once with what the parts would have
+// used, in a closed loop of full batches.
+func (c *Calibration) meet(m *Measured, origin string) {
+	for _, cell := range m.Open {
+		if cell.Alone || !cell.plain() || cell.Offered > 0 || cell.Senders != large {
+			continue
+		}
+		alone := *c
+		alone.Together.Value = 1
+		got := Simulate(&alone, m.together(cell))
+		c.Together = Parameter{sum(cell.Cost.CPU) / sum(got.CPU), origin + ": CPU of everything together, " + cell.Name + ", by that of the parts"}
+	}
 }
 
 // bytes reads what the broker writes in a closed loop of full batches.

@@ -46,6 +46,7 @@ type Calibration struct {
 	PostgresCommit    Parameter `json:"postgres_commit"`    // and after that; the rest is for those locks
 	WALBytes          Parameter `json:"wal_bytes"`          // an event
 
+	Together  Parameter `json:"together"`              // CPU time of receivers and workers on one machine, by that of each alone
 	Sync      Parameter `json:"fsync_us"`              // wall time of a small sync, median
 	SyncSigma Parameter `json:"fsync_sigma"`           // of its logarithm, which is taken for normal
 	DiskRate  Parameter `json:"disk_bytes_per_second"` // on top of a sync
@@ -100,6 +101,19 @@ func (c *Calibration) all() func(func(string, *Parameter) bool) {
 			}
 		}
 	}
+}
+
+// together is the calibration of programs that take each other's caches and turns.
+func (c *Calibration) together() *Calibration {
+	slower := *c
+	for _, p := range []*Parameter{
+		&slower.Load, &slower.Receiver, &slower.ReceiverBatch, &slower.ReceiverSingle,
+		&slower.NATSMessage, &slower.NATSBatch, &slower.NATSSingle, &slower.NATSDeliver,
+		&slower.Worker, &slower.WorkerBatch, &slower.Redis, &slower.Postgres, &slower.PostgresBatch,
+	} {
+		p.Value *= c.Together.Value
+	}
+	return &slower
 }
 
 // us turns a parameter in microseconds into seconds.

@@ -53,26 +53,31 @@ func Compare(c *Calibration, m *Measured) []Check {
 		if cell.Alone || !cell.plain() {
 			continue
 		}
-		checks = append(checks, together(c, m, cell, threads)...)
+		checks = append(checks, m.checkTogether(c, cell)...)
 	}
 	return checks
 }
 
-// together is receiver and worker at once.
-func together(c *Calibration, m *Measured, cell OpenCell, threads int) []Check {
-	s := Scenario{Receivers: 1, Workers: 1, Generator: true, Cores: m.left(cell.Cost), Threads: threads, WarmUp: 1, Seconds: 3}
+// together is the scenario of receiver and worker at once.
+func (m *Measured) together(cell OpenCell) Scenario {
+	s := Scenario{Receivers: 1, Workers: 1, Generator: true, Cores: m.left(cell.Cost), Threads: int(m.Machine.Cores), WarmUp: 1, Seconds: 3}
 	if cell.Offered > 0 {
 		s.Rate = cell.Offered
 	} else {
 		s.Senders = cell.Senders
 	}
-	got := Simulate(c, s)
+	return s
+}
+
+func (m *Measured) checkTogether(c *Calibration, cell OpenCell) []Check {
+	got := Simulate(c, m.together(cell))
 	where := "together, " + cell.Name
 	return []Check{
 		{where, "acks/s", cell.AcksPerSecond, got.Acked, cell.Cost.Foreign, false},
 		{where, "p50 ms", cell.P50, got.AckP50 * 1e3, cell.Cost.Foreign, false},
 		{where, "p99 ms", cell.P99, got.AckP99 * 1e3, cell.Cost.Foreign, false},
-		{where, "events/s", cell.EventsPerSecond, got.Done, cell.Cost.Foreign, false},
+		{where, "events/s", cell.EventsPerSecond, got.Complete, cell.Cost.Foreign, false},
+		{where, "CPU µs/event", sum(cell.Cost.CPU), sum(got.CPU), cell.Cost.Foreign, cell.Senders == large && cell.Offered == 0},
 	}
 }
 

@@ -20,7 +20,7 @@ func plain() *Calibration {
 		&c.BatchSyncs: 4, &c.StoredBytes: 2000, &c.Load: 20,
 		&c.Worker: 40, &c.WorkerBatch: 400, &c.WorkerBefore: 0.5, &c.WorkerBetween: 0.1, &c.Redis: 5,
 		&c.Postgres: 40, &c.PostgresBatch: 1000, &c.PostgresReserve: 0.5, &c.PostgresTransfers: 0.2, &c.PostgresBalances: 0.1, &c.PostgresCommit: 0.05,
-		&c.WALBytes: 1000, &c.Sync: 500, &c.DiskRate: 1e9, &c.Hop: 10, &c.Network: 100,
+		&c.WALBytes: 1000, &c.Together: 1.2, &c.Sync: 500, &c.DiskRate: 1e9, &c.Hop: 10, &c.Network: 100,
 	} {
 		name.Value, name.Source = value, "made up"
 	}
@@ -63,6 +63,7 @@ func TestWhatArrivesIsAnsweredAndPosted(t *testing.T) {
 	got := Simulate(plain(), Scenario{Rate: 5000, Receivers: 1, Workers: 1, Cores: 4, Apart: true, WarmUp: 1, Seconds: 4})
 	require.InEpsilon(t, 5000, got.Acked, 0.03)
 	require.InEpsilon(t, 5000, got.Done, 0.03)
+	require.InEpsilon(t, 5000, got.Complete, 0.03)
 	require.Zero(t, got.Refused)
 	require.Greater(t, got.LagP50, got.AckP50)
 	require.InEpsilon(t, 5000*got.CPU["receiver"]/1e6/4, got.Busy["receiver cores"], 0.02)
@@ -125,6 +126,17 @@ func TestCoresBoundAMachine(t *testing.T) {
 	require.InEpsilon(t, 1e6/(40+10+5+40+1400.0/500), got.Done, 0.03)
 	require.Equal(t, "machine cores", got.Limit())
 	require.InDelta(t, 97.8, sum(got.CPU), 1)
+}
+
+// Receivers and workers on one machine take more CPU time than each alone.
+func TestTogetherCosts(t *testing.T) {
+	t.Parallel()
+	s := Scenario{Rate: 2000, Receivers: 1, Workers: 1, Cores: 4, WarmUp: 0.5, Seconds: 2}
+	slow, c := Simulate(plain(), s), plain()
+	c.Together.Value = 1
+	fast := Simulate(c, s)
+	require.InDelta(t, 1.2*5, slow.CPU["redis"], 0.1)
+	require.InDelta(t, 5, fast.CPU["redis"], 0.1)
 }
 
 // Three replicas cost an idle sender one round trip.

@@ -47,6 +47,9 @@ type model struct {
 	acked, done      int
 	refused          int
 	commits, batches int
+	stored           int     // events that were answered, the warm-up's too
+	last             float64 // when the latest of them was in the ledger
+	stopped          bool    // nothing is sent any more
 	looping          float64 // seconds of all loops with a batch
 	drained          *usage  // at the end of the backlog, which is
 	ended            float64 // this time
@@ -54,6 +57,9 @@ type model struct {
 
 // Simulate predicts what becomes of a scenario.
 func Simulate(c *Calibration, s Scenario) Result {
+	if !s.Apart && s.Receivers > 0 && s.Workers > 0 {
+		c = c.together()
+	}
 	m := &model{
 		Calibration: c, Scenario: s, clock: &des.Clock{}, rand: rand.New(rand.NewPCG(s.Seed, 7)), //nolint:gosec // it must be repeatable
 		machines: map[string][]*des.Machine{}, programs: map[string][]*des.Program{}, hop: c.Hop.us(),
@@ -67,7 +73,13 @@ func Simulate(c *Calibration, s Scenario) Result {
 	before := m.usage()
 	m.acks, m.lags, m.acked, m.done, m.refused, m.commits, m.batches = nil, nil, 0, 0, 0, 0, 0
 	m.clock.Run(s.WarmUp + s.Seconds)
-	return m.result(before)
+	r := m.result(before)
+	if s.Backlog == 0 && s.Workers > 0 {
+		m.stopped = true
+		m.clock.Run(math.Inf(1)) // the workers finish
+		r.Complete = float64(m.stored) / m.last
+	}
+	return r
 }
 
 func (m *model) build() {
@@ -154,6 +166,9 @@ func (m *model) start() {
 
 // send is a sender of a closed loop.
 func (m *model) send(to *receiver) {
+	if m.stopped {
+		return
+	}
 	m.generate(func() {
 		began := m.clock.Now()
 		m.clock.After(m.hop, func() {
@@ -172,6 +187,9 @@ func (m *model) generate(f func()) {
 
 // arrive is the next of events that come at random times.
 func (m *model) arrive() {
+	if m.stopped {
+		return
+	}
 	began := m.clock.Now() // when it is due, however busy the generator is
 	m.generate(func() {
 		m.clock.After(m.hop, func() {
@@ -184,11 +202,13 @@ func (m *model) arrive() {
 // answered counts an answer.
 func (m *model) answered(began float64) {
 	m.acked++
+	m.stored++
 	m.acks = append(m.acks, m.clock.Now()+m.hop-began)
 }
 
 // posted counts events that are in the ledger.
 func (m *model) posted(batch []float64) {
+	m.last = m.clock.Now()
 	m.batches++
 	m.done += len(batch)
 	for _, began := range batch {

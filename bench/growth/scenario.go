@@ -37,6 +37,9 @@ type Scenario struct {
 type Result struct {
 	// Acked and Done are events a second: answered, and in the ledger.
 	Acked, Done float64
+	// Complete is how many a second were in the ledger from the first request to
+	// when it had all that was answered.
+	Complete float64
 	// Refused are events a second that got a 503.
 	Refused float64
 	// AckP50 and AckP99 are seconds to an answer, LagP50 and LagP99 from the
