@@ -31,16 +31,17 @@ func (c *Calibration) Calibrate(m *Measured) error {
 }
 
 // meet compares the CPU time of everything at once with what the parts would have
-// used, in a closed loop of full batches.
+// used, in the first closed loop of large batches.
 func (c *Calibration) meet(m *Measured, origin string) {
 	for _, cell := range m.Open {
-		if cell.Alone || !cell.plain() || cell.Offered > 0 || cell.Senders != large {
+		if !cell.comparable() || cell.Offered > 0 || cell.Senders < large {
 			continue
 		}
 		alone := *c
 		alone.Together.Value = 1
 		got := Simulate(&alone, m.together(cell))
 		c.Together = Parameter{sum(cell.Cost.CPU) / sum(got.CPU), origin + ": CPU of everything together, " + cell.Name + ", by that of the parts"}
+		return
 	}
 }
 

@@ -233,6 +233,29 @@ func TestCalibrateTellsBatchesFromMessages(t *testing.T) {
 	require.ErrorContains(t, got.Calibrate(m), "64")
 }
 
+func TestWhatIsCompared(t *testing.T) {
+	t.Parallel()
+	cell := OpenCell{Name: "closed loop", Senders: 256, BodySize: 1024, AcksPerSecond: 1, EventsPerSecond: 1, Cost: Cost{CPU: map[string]float64{"all": 300}}}
+	m := &Measured{Open: []OpenCell{
+		cell,
+		{Name: "too much", Offered: 5000, BodySize: 1024, EventsPerSecond: 4000},
+		{Name: "resends", BodySize: 1024, Resends: 0.5, EventsPerSecond: 1},
+		{Name: "large", BodySize: 65536, EventsPerSecond: 1},
+		{Name: "no worker", Alone: true, BodySize: 1024},
+	}}
+	m.Machine.Cores = 2
+	checks := Compare(plain(), m)
+	require.Len(t, checks, 5)
+	for _, check := range checks {
+		require.Equal(t, "together, closed loop", check.Where)
+	}
+
+	// Together is what makes the CPU time of everything at once right.
+	c := plain()
+	c.meet(m, "measured")
+	require.InEpsilon(t, 300, sum(Simulate(c, m.together(cell)).CPU), 0.05)
+}
+
 func TestNoParameterWithoutASource(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "calibration.json")

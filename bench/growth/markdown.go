@@ -70,7 +70,7 @@ func (r *Report) Markdown(plots string) string {
 func (r *Report) short(b *strings.Builder) {
 	b.WriteString("## In short\n\n")
 	for _, n := range r.Needs {
-		fmt.Fprintf(b, "- **%s events/s**: %s of a stream of %d replicas and a Postgres, with %s and %s in all, and %s cores busy. First to break is the %s, at %s/s.\n",
+		fmt.Fprintf(b, "- **%s events/s**: %s, each a stream of %d replicas and a Postgres, with %s and %s in all, and %s cores busy. First to break: %s, at %s/s.\n",
 			count(n.Rate), many(n.Cells, "cell"), r.Cell.Replicas, many(n.Cells*n.Receivers, "receiver"), many(n.Cells*n.Workers, "worker"),
 			rough(sum(n.Cores)), n.First, rough(n.FirstAt))
 	}
@@ -111,7 +111,9 @@ func (r *Report) check(b *strings.Builder, plots string) {
 	fmt.Fprintf(b, " Where a row has a star, the parameters are from the CPU times of that very load, never from the figure that is compared.")
 	fmt.Fprintf(b, " *Others' cores* is how much of the machine somebody else used meanwhile: the prediction has as many cores less, and the measured figure is the less certain.\n\n")
 	fmt.Fprintf(b, "Measured on %.0f cores of %s, fsync of 4 KiB %.0f µs, %s. %s\n\n", r.Measured.Machine.Cores, r.Measured.Machine.CPU, r.Measured.Machine.Sync, r.Measured.Started.Format("2006-01-02"), r.Measured.Note)
-	if len(r.Measured.Open) == 0 {
+	if len(r.Measured.Open) > 0 {
+		b.WriteString("Offered rates that the system did not keep up with are left out: an answer then takes as long as one goes on measuring.\n\n")
+	} else {
 		b.WriteString("Receiver and worker at once were not measured for this table: how they get in each other's way is unchecked.\n\n")
 	}
 	fmt.Fprintf(b, "![Predicted as a share of measured](%s/check.png)\n\n", plots)

@@ -71,6 +71,16 @@ func (c OpenCell) plain() bool {
 	return c.Resends == 0 && c.Conflicts == 0 && c.BodySize <= 1024
 }
 
+// keepsUp is from which share of an offered rate on the ledger is not left behind.
+const keepsUp = 0.9
+
+// comparable reports whether the model can be held against the cell: receiver and
+// worker, and no more than they keep up with. Past that an answer takes as long as
+// one goes on measuring.
+func (c OpenCell) comparable() bool {
+	return !c.Alone && c.plain() && c.EventsPerSecond >= keepsUp*c.Offered
+}
+
 // LedgerCell is the ledger alone.
 type LedgerCell struct {
 	Accounts string `json:"accounts"`
