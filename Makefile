@@ -16,7 +16,7 @@ MODULES := bench test/torture
 GOLANGCI_LINT_VERSION := v2.15.0
 NATS_CLI_VERSION := v0.5.0
 
-.PHONY: help run test demo model torture torture-smoke torture-bites reliability bench bench-full bench-smoke
+.PHONY: help run test demo model torture torture-smoke torture-bites reliability bench bench-smoke growth
 .PHONY: build build-bench build-torture lint fmt vet fmt-check go-test setup setup-test tools clean
 
 help: ## Print this help
@@ -41,6 +41,9 @@ bench-full: setup build-bench ## Measure everything, up to ten million events; a
 
 bench-smoke: setup build-bench ## Run the benchmark at its smallest, to see that it works
 	@exec .bin/bench -short
+
+growth: setup ## Predict larger systems, check against measurement, write docs/growth.md
+	@cd bench && go run ./cmd/growth -update ../docs/growth.md $(ARGS)
 
 build-bench:
 	@mkdir -p .bin
