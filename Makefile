@@ -16,7 +16,7 @@ MODULES := bench test/torture
 GOLANGCI_LINT_VERSION := v2.15.0
 NATS_CLI_VERSION := v0.5.0
 
-.PHONY: help run test demo model torture torture-smoke torture-bites reliability bench bench-smoke growth
+.PHONY: help run test demo model torture torture-smoke torture-bites reliability bench bench-full bench-smoke growth
 .PHONY: build build-bench build-torture lint fmt vet fmt-check go-test setup setup-test tools clean
 
 help: ## Print this help
