@@ -65,10 +65,10 @@ type Result struct {
 	Accepted   int
 	Refused    map[int]int
 	Unanswered int
-	// Events is how many different ones were sent: the numbers below it. Lacking
-	// are those of them of which no delivery was accepted, in order.
-	Events  int
-	Lacking []int
+	// Different is how many different events were sent: those of the numbers below
+	// it. Lacking are those of them of which no delivery was accepted, in order.
+	Different int
+	Lacking   []int
 	// Began is when the first was sent, the warm-up included.
 	Began time.Time
 	// Measured counts the 2xx within Plan.Measure; Latency is theirs, in

@@ -130,7 +130,7 @@ func (r *run) count(event, status int, err error, began, ended time.Time) {
 
 // sum says which events were sent and which of them nobody took.
 func (r *run) sum() {
-	r.result.Events = len(r.accepted)
+	r.result.Different = len(r.accepted)
 	for event, accepted := range r.accepted {
 		if !accepted {
 			r.result.Lacking = append(r.result.Lacking, event)

@@ -158,7 +158,7 @@ func (s *session) contend(ctx context.Context, c *ContenderCell) error {
 		return err
 	}
 	v := judge(r.asked, r.left, books)
-	if _, ours := contender.Find(c.Name); !ours && v.Wrong() {
+	if _, theirs := contender.Find(c.Name); !theirs && v.Wrong() {
 		return mismatch("of %d events it %s", r.events, v)
 	}
 

@@ -42,7 +42,7 @@ func (s *session) sendOnce(ctx context.Context, c *ContenderCell) (r round, err 
 	}
 	r.took, r.cost = time.Since(got.Began), stop()
 	r.cost.Of["load"] = got.CPU
-	r.asked = asked{events: got.Events, lacking: got.Lacking}
+	r.asked = asked{events: got.Different, lacking: got.Lacking}
 
 	c.acks += got.Measured
 	c.measured += size.Measure
