@@ -9,9 +9,10 @@ import (
 	"github.com/onceledger/onceledger/internal/config"
 )
 
-// naiveConns is where more connections gained nothing: every transaction waits
-// for the merchant's row until the one before has committed.
-const naiveConns = 16
+// naiveConns is where more connections gained nothing and cost more (4 to 64 were
+// tried): every transaction waits for the merchant's row until the one before has
+// committed.
+const naiveConns = 8
 
 // naive applies each event in its request: no queue, nothing to lose, and as slow
 // for its sender as the ledger is.

@@ -27,7 +27,7 @@ const (
 	// workers' transactions, apart so that neither waits for the other. More of the
 	// latter only wait for the merchant's row. riverOwn are those of the client
 	// itself: listening, fetching, completing, maintenance.
-	riverInserts, riverPosts, riverOwn = 32, 16, 6
+	riverInserts, riverPosts, riverOwn = 32, 8, 6
 	// riverCooldown bounds how often jobs are fetched; the default of 100 ms bounds
 	// the throughput.
 	riverCooldown = 5 * time.Millisecond

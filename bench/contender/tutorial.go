@@ -18,8 +18,8 @@ import (
 
 const (
 	// tutorialWorkers is how many messages are handled at once; more only wait for
-	// the merchant's row.
-	tutorialWorkers = 16
+	// the merchant's row (4 to 48 were tried).
+	tutorialWorkers = 8
 	// tutorialMark is how long an id is remembered.
 	tutorialMark     = 24 * time.Hour
 	tutorialNakDelay = 50 * time.Millisecond

@@ -19,8 +19,9 @@ import (
 
 const (
 	// watermillSubscribers is how many messages are handled at once, each over a
-	// connection of its own; more only wait for the merchant's row.
-	watermillSubscribers = 16
+	// connection of its own; more only wait for the merchant's row (4 to 48 were
+	// tried).
+	watermillSubscribers = 8
 	watermillNakDelay    = 50 * time.Millisecond
 	watermillStop        = 20 * time.Second
 )

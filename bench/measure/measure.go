@@ -93,7 +93,14 @@ func Run(ctx context.Context, options Options) (result *Result, err error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, r.Stop(context.WithoutCancel(ctx))) }()
+	defer func() {
+		stopped := r.Stop(context.WithoutCancel(ctx))
+		if err == nil && stopped != nil { // a service that had to be killed spoils no figure
+			options.Print(stopped.Error())
+			return
+		}
+		err = errors.Join(err, stopped)
+	}()
 	if result.Machine, err = lookAtMachine(ctx, r); err != nil {
 		return nil, err
 	}

@@ -97,7 +97,7 @@ func summary(result *measure.Result) string {
 		}
 	}
 	if len(wrong) > 0 {
-		text += fmt.Sprintf("\nNot so %s: see its row.", strings.Join(wrong, ", "))
+		text += fmt.Sprintf("\nNot so %s: see there.", strings.Join(wrong, ", "))
 	}
 	var costs []measure.PerEvent
 	for _, c := range result.Receiver {

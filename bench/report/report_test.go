@@ -54,7 +54,7 @@ func TestMarkdownHoldsEveryFigure(t *testing.T) {
 	require.Contains(t, text, "| end to end | 256 | River | 1,200 | 1,100–1,300 | 2,000 | 50.00 | 120.50 | 3 | 2 lost, 1 doubled | "+
 		"contender 400, nats 1, postgres 700, load 20 | 0.0 |\n")
 	require.Contains(t, text, "| drain |  | onceledger | 20,000 |  |  |  |  |  | exact |  | 0.0 |\n")
-	require.Contains(t, text, "Not so River: see its row.\n")
+	require.Contains(t, text, "Not so River: see there.\n")
 	require.Contains(t, text, "| half | 0.40× | 0.30–0.60 | ≥ 0.5× | BELOW |\n")
 	require.Contains(t, text, "| good | 5.00× | 4.80–5.25 | ≥ 4× | OK |\n")
 	require.Contains(t, text, "| bad | 9.90× | 9.00–11.00 | ≥ 10× | BELOW |\n")
