@@ -126,7 +126,7 @@ func (s *session) backlog(ctx context.Context, c *BacklogCell, bound time.Durati
 	if err != nil {
 		return err
 	}
-	if err := s.settle(ctx, c, got, history); err != nil || c.Rows == 0 {
+	if err := s.settle(ctx, c, got, history); err != nil {
 		return err
 	}
 	return s.rig.Drop(ctx)
