@@ -45,7 +45,7 @@ func latency(result *measure.Result) ([]*plot.Plot, error) {
 		}
 		name := count(c.Offered) + "/s"
 		if c.Name == measure.Highest {
-			name += ", the highest whose p99 is under 100 ms"
+			name += ", the highest found with a p99 under 100 ms"
 		}
 		if err := line(p, name, points, shade); err != nil {
 			return nil, err
@@ -91,7 +91,7 @@ func timeline(result *measure.Result) ([]*plot.Plot, error) {
 	if len(acks) < few || len(ledger) < few {
 		return nil, nil
 	}
-	p := panel("Answered, and in the ledger: "+cell.Name, "seconds", "events a second")
+	p := panel(fmt.Sprintf("%s senders that wait for their answers", count(float64(cell.Senders))), "seconds", "events a second")
 	if err := line(p, "answered 2xx", acks, blue); err != nil {
 		return nil, err
 	}
