@@ -105,6 +105,9 @@ func timeline(result *measure.Result) ([]*plot.Plot, error) {
 
 // bySecond makes a rate of what is done, from the beginning on.
 func bySecond(moments []measure.Moment) (rates plotter.XYs) {
+	if len(moments) > 0 && moments[0].Second > 0 {
+		moments = append([]measure.Moment{{}}, moments...)
+	}
 	at := func(second float64) (done float64, ok bool) {
 		for i := 1; i < len(moments); i++ {
 			a, b := moments[i-1], moments[i]
