@@ -11,6 +11,9 @@ import (
 	"github.com/onceledger/onceledger/internal/worker"
 )
 
+// cellLimit ends what is measured of a backlog that takes too long.
+const cellLimit = time.Minute
+
 // BacklogSize is how much of PartBacklog is measured.
 type BacklogSize struct {
 	// Workers are the numbers of workers that share a Backlog.
@@ -68,7 +71,7 @@ func (s *session) backlogs(ctx context.Context) (cells []BacklogCell, err error)
 		cells = append(cells, BacklogCell{Workers: 1, Backlog: size.Long, IDs: Ordered})
 	}
 	for i := range cells {
-		if err := s.backlog(ctx, &cells[i], drainLimit); err != nil {
+		if err := s.backlog(ctx, &cells[i], cellLimit); err != nil {
 			return nil, fmt.Errorf("%d workers: %w", cells[i].Workers, err)
 		}
 	}
@@ -126,7 +129,7 @@ func (s *session) backlog(ctx context.Context, c *BacklogCell, bound time.Durati
 	if err != nil {
 		return err
 	}
-	if err := s.settle(ctx, c, got, history); err != nil || c.Rows == 0 {
+	if err := s.settle(ctx, c, got, history); err != nil {
 		return err
 	}
 	return s.rig.Drop(ctx)

@@ -82,7 +82,7 @@ func (s *session) sayPlan(parts []part) {
 		s.say("%-9s about %4.0f s: %s", p.name, p.estimate.Seconds(), p.what)
 		sum += p.estimate
 	}
-	s.say("about %.0f min in all", max(sum.Minutes(), 1))
+	s.say("in all about %s", sum.Round(10*time.Second))
 }
 
 // What goes with a cell besides what is measured: a fresh database, streams and

@@ -28,6 +28,8 @@ func TestExplainFindsWhatWasLostDoubledOrMovedWrongly(t *testing.T) {
 		"one that failed is there":          {1, func(l *rig.Ledger) { l.Applied, l.Transfers, l.Amount = 11, 11, 999 }, 2, true},
 		"a conflict without its letter":     {0, func(l *rig.Ledger) { l.Others = 1 }, 1, false},
 		"a letter without its event":        {0, func(*rig.Ledger) {}, 3, false},
+		"a letter of one that failed":       {1, func(l *rig.Ledger) { l.Others = 3 }, 3, true},
+		"two letters of one event":          {1, func(*rig.Ledger) {}, 3, false},
 		"one parked that should be applied": {0, func(l *rig.Ledger) { l.Others = 3 }, 3, false},
 		"too little money":                  {0, func(l *rig.Ledger) { l.Amount = 99 }, 2, false},
 		"too much money":                    {0, func(l *rig.Ledger) { l.Amount = 105 }, 2, false},

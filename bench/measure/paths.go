@@ -75,7 +75,7 @@ func (p *paths) flow(ctx context.Context, workers int) (f *flow, stop func() err
 		p.kept[workers] = f
 		return f, func() error { return nil }, nil
 	}
-	return f, func() error { return f.stop(ctx) }, nil
+	return f, func() error { return errors.Join(f.stop(ctx), p.rig.Drop(ctx)) }, nil
 }
 
 // add measures one more cell.

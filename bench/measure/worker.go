@@ -90,7 +90,12 @@ func (s *session) drain(ctx context.Context, c *DrainCell) error {
 	if err != nil {
 		return err
 	}
-	if !done.Done() {
+	// A worker that is told to stop finishes what it has begun, which may be all.
+	left, err := s.rig.Progress(ctx)
+	if err != nil {
+		return err
+	}
+	if !left.Done() {
 		if _, err := s.work(ctx, worker.Tuning{}, drainLimit); err != nil {
 			return fmt.Errorf("finish the backlog: %w", err)
 		}

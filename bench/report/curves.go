@@ -45,7 +45,7 @@ func latency(result *measure.Result) ([]*plot.Plot, error) {
 		}
 		name := count(c.Offered) + "/s"
 		if c.Name == measure.Highest {
-			name += ", the highest whose p99 is under 100 ms"
+			name += ", the highest found with a p99 under 100 ms"
 		}
 		if err := line(p, name, points, shade); err != nil {
 			return nil, err
@@ -91,7 +91,7 @@ func timeline(result *measure.Result) ([]*plot.Plot, error) {
 	if len(acks) < few || len(ledger) < few {
 		return nil, nil
 	}
-	p := panel("Answered, and in the ledger: "+cell.Name, "seconds", "events a second")
+	p := panel(fmt.Sprintf("%s senders that wait for their answers", count(float64(cell.Senders))), "seconds", "events a second")
 	if err := line(p, "answered 2xx", acks, blue); err != nil {
 		return nil, err
 	}
@@ -105,6 +105,9 @@ func timeline(result *measure.Result) ([]*plot.Plot, error) {
 
 // bySecond makes a rate of what is done, from the beginning on.
 func bySecond(moments []measure.Moment) (rates plotter.XYs) {
+	if len(moments) > 0 && moments[0].Second > 0 {
+		moments = append([]measure.Moment{{}}, moments...)
+	}
 	at := func(second float64) (done float64, ok bool) {
 		for i := 1; i < len(moments); i++ {
 			a, b := moments[i-1], moments[i]

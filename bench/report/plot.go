@@ -159,9 +159,9 @@ type even struct{ most float64 }
 
 // Ticks implements plot.Ticker.
 func (e even) Ticks(low, _ float64) []plot.Tick {
-	const marks = 5
+	const marks = 6
 	step := math.Pow(10, math.Floor(math.Log10(e.most/marks)))
-	for _, factor := range []float64{1, 2, 2.5, 5, 10} {
+	for _, factor := range []float64{1, 2, 5, 10} {
 		if factor*step*marks >= e.most {
 			step *= factor
 			break

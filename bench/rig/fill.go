@@ -106,8 +106,10 @@ func fill(ctx context.Context, conn *pgx.Conn, n int, random bool) error {
 			}
 		}
 	}
-	if err := run(create...); err != nil {
-		return err
+	for _, index := range create {
+		if err := run(index, `CHECKPOINT`); err != nil { // the WAL again
+			return err
+		}
 	}
 	return run(fillAccounts, `VACUUM ANALYZE events`, `VACUUM ANALYZE operations`, `VACUUM ANALYZE transfers`, `VACUUM ANALYZE accounts`, `CHECKPOINT`)
 }

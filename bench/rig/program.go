@@ -30,6 +30,8 @@ const (
 	roleEnv = "ONCELEDGER_BENCH_PROGRAM"
 	// stopLimit is how long a program may take to drain.
 	stopLimit = 30 * time.Second
+	// starts is how often a program is started that does not become ready.
+	starts = 3
 	// firstPort is where the search for free ports begins: below devstack's.
 	firstPort = "127.0.0.1:18080"
 )
@@ -163,21 +165,33 @@ func (r *Rig) StartWorker(ctx context.Context, tuning worker.Tuning) (*Program, 
 // StartWorkers starts n workers as production has them, and returns when all of
 // them are ready. They end together.
 func (r *Rig) StartWorkers(ctx context.Context, n int) ([]*Program, error) {
-	ports, err := new(local.Ports).TakeMany(firstPort, n)
-	if err != nil {
-		return nil, err
-	}
+	var ports local.Ports
 	started := make([]*Program, n)
 	errs := make([]error, n)
 	var all sync.WaitGroup
-	for i, admin := range ports {
+	for i := range started {
 		all.Go(func() {
-			started[i], errs[i] = r.run(ctx, fmt.Sprintf("worker %d", i+1), role{Worker: &worker.Tuning{}}, []string{"WORKER_ADMIN=" + admin},
-				func(ctx context.Context) error { return probe(ctx, "http://"+admin+"/readyz") })
+			started[i], errs[i] = r.startReady(ctx, fmt.Sprintf("worker %d", i+1), &ports)
 		})
 	}
 	all.Wait()
 	return started, errors.Join(errs...)
+}
+
+// startReady tries again where somebody else was faster to take the port.
+func (r *Rig) startReady(ctx context.Context, name string, ports *local.Ports) (p *Program, err error) {
+	for range starts {
+		admin, taken := ports.Take(firstPort)
+		if taken != nil {
+			return nil, taken
+		}
+		p, err = r.run(ctx, name, role{Worker: &worker.Tuning{}}, []string{"WORKER_ADMIN=" + admin},
+			func(ctx context.Context) error { return probe(ctx, "http://"+admin+"/readyz") })
+		if err == nil {
+			return p, nil
+		}
+	}
+	return nil, err
 }
 
 func (r *Rig) run(ctx context.Context, name string, own role, env []string, ready func(context.Context) error) (*Program, error) {
