@@ -91,7 +91,7 @@ func (x *correction) refuseHolds(ctx context.Context, tx pgx.Tx) error {
 		SELECT o.key
 		FROM operations o
 		WHERE o.kind IS NOT NULL
-		  AND (o.key = ANY($2) OR o.key IN (SELECT operation FROM transfers WHERE event_no = ANY($1)))
+		  AND o.key = ANY($2::text[] || ARRAY(SELECT operation FROM transfers WHERE event_no = ANY($1)))
 		LIMIT 1`, x.Replaces, operations).Scan(&key)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
