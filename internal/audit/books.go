@@ -218,14 +218,10 @@ func (a *auditor) totalsTold(ctx context.Context, keys []string) error {
 		return err
 	}
 	for _, t := range wrong {
-		told := "no total is kept"
-		if t.Told {
-			told = fmt.Sprintf("the total that is kept is %d", t.Seen)
-		}
 		a.report.add(Finding{
 			Kind: RefundsDiffer, Operation: t.Operation,
-			Detail: fmt.Sprintf("the refunds of this operation add up to %d and have moved %d; the highest total told is %d, since or before that %d were undone, and %s (minor units)",
-				t.Items, t.Moved, t.Highest, t.Undone, told),
+			Detail: fmt.Sprintf("the refunds of this operation, less %d that were undone, add up to %d and have moved %d; the highest total told is %d, and %d is kept of it (minor units)",
+				t.Undone, t.Items, t.Moved, t.Highest, t.Seen),
 		})
 	}
 	return nil

@@ -100,11 +100,7 @@ func ListAccounts(ctx context.Context, s *Session, prefix, asset, state string) 
 	if err := checkState(state); err != nil {
 		return err
 	}
-	out, err := newLines(s, accountForm)
-	if err != nil {
-		return err
-	}
-	pool, err := s.Database(ctx)
+	out, pool, err := s.listing(ctx, accountForm)
 	if err != nil {
 		return err
 	}
@@ -141,11 +137,7 @@ func ShowBalance(ctx context.Context, s *Session, name string, at time.Time) err
 	if !at.IsZero() {
 		return showBalanceAt(ctx, s, name, at)
 	}
-	out, err := newLines(s, accountForm)
-	if err != nil {
-		return err
-	}
-	pool, err := s.Database(ctx)
+	out, pool, err := s.listing(ctx, accountForm)
 	if err != nil {
 		return err
 	}

@@ -45,11 +45,7 @@ func (b *Balance) record() []string {
 }
 
 func showBalanceAt(ctx context.Context, s *Session, name string, at time.Time) error {
-	out, err := newLines(s, balanceForm)
-	if err != nil {
-		return err
-	}
-	pool, err := s.Database(ctx)
+	out, pool, err := s.listing(ctx, balanceForm)
 	if err != nil {
 		return err
 	}

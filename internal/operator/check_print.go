@@ -18,12 +18,12 @@ type comparison struct {
 	exponent func(asset string) int
 	table    *table
 	rows     int
-	groups   map[[2]string]int
+	groups   map[DifferenceGroup]int // whose Events are 0
 }
 
 func newComparison(s *Session, exponent func(string) int) *comparison {
 	return &comparison{
-		s: s, exponent: exponent, groups: map[[2]string]int{},
+		s: s, exponent: exponent, groups: map[DifferenceGroup]int{},
 		table: newTable(s.Out, "MESSAGE", "SOURCE", "EVENT", "TYPE", "STANDS", "WOULD"),
 	}
 }
@@ -32,7 +32,7 @@ func newComparison(s *Session, exponent func(string) int) *comparison {
 const tablePage = 500
 
 func (c *comparison) add(d *review.Difference) error {
-	c.groups[[2]string{string(d.Kind), d.Row.Source}]++
+	c.groups[DifferenceGroup{Kind: string(d.Kind), Source: d.Row.Source, Uncorrectable: d.Uncorrectable}]++
 	e := c.event(d)
 	if c.s.JSON {
 		return c.s.object(e)
@@ -52,7 +52,7 @@ func (c *comparison) event(d *review.Difference) DifferingEvent {
 	e := DifferingEvent{
 		Kind: string(d.Kind), Seq: d.Seq, Stored: d.Stored.UTC(), Source: d.Row.Source, EventID: d.Row.ID, Type: d.Row.Type, Number: d.Row.No,
 		State: string(d.Row.State), Outcome: string(d.Row.Outcome), Reason: d.Row.Reason, Stands: []Movement{},
-		Would: Would{Do: "post", Transfers: []Movement{}},
+		Would: Would{Do: "post", Transfers: []Movement{}}, Uncorrectable: d.Uncorrectable,
 	}
 	for _, t := range d.Standing {
 		e.Stands = append(e.Stands, movement(t.Transfer, c.exponent(t.Asset)))
@@ -116,6 +116,9 @@ var advice = map[review.Kind]string{
 	review.WouldIgnoreParked:    "dlq redrive: lets today's rules decide what is parked",
 }
 
+// adviceUncorrectable is what to do about what event correct refuses.
+const adviceUncorrectable = "event correct refuses holds and running totals: book the difference by events of your own, docs/operations.md says how"
+
 // end prints the sum, and what can be done.
 func (c *comparison) end(path string, sum review.Summary) error {
 	check := StreamCheck{
@@ -126,12 +129,19 @@ func (c *comparison) end(path string, sum review.Summary) error {
 		since := sum.Since.UTC()
 		check.Since = &since
 	}
-	for key, n := range c.groups {
-		check.Groups = append(check.Groups, DifferenceGroup{Kind: key[0], Source: key[1], Events: n})
+	for group, n := range c.groups {
+		group.Events = n
+		check.Groups = append(check.Groups, group)
 	}
-	kinds := review.Kinds()
+	place := func(g DifferenceGroup) int {
+		at := 2 * slices.Index(review.Kinds(), review.Kind(g.Kind))
+		if g.Uncorrectable {
+			at++
+		}
+		return at
+	}
 	slices.SortFunc(check.Groups, func(a, b DifferenceGroup) int {
-		return cmp.Or(cmp.Compare(slices.Index(kinds, review.Kind(a.Kind)), slices.Index(kinds, review.Kind(b.Kind))), cmp.Compare(a.Source, b.Source))
+		return cmp.Or(cmp.Compare(place(a), place(b)), cmp.Compare(a.Source, b.Source))
 	})
 	err := c.print(&check)
 	if err == nil && check.Differences > 0 {
@@ -152,7 +162,11 @@ func (c *comparison) print(check *StreamCheck) error {
 		fmt.Fprintln(out)
 		t := newTable(out, "EVENTS", "KIND", "SOURCE", "WHAT TO DO")
 		for _, g := range check.Groups {
-			t.row(fmt.Sprint(g.Events), g.Kind, g.Source, advice[review.Kind(g.Kind)])
+			what := advice[review.Kind(g.Kind)]
+			if g.Uncorrectable && review.Kind(g.Kind) != review.WouldPark {
+				what = adviceUncorrectable
+			}
+			t.row(fmt.Sprint(g.Events), g.Kind, g.Source, what)
 		}
 		if err := t.flush(); err != nil {
 			return err

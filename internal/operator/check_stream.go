@@ -28,6 +28,9 @@ type DifferingEvent struct {
 	Stands  []Movement `json:"stands"`
 	// Would is what the rules say: post, ignore or park.
 	Would Would `json:"would"`
+	// Uncorrectable is set where event correct refuses it: holds, and refunds with a
+	// running total.
+	Uncorrectable bool `json:"uncorrectable,omitempty"`
 }
 
 // Would is what rules say of an event.
@@ -56,11 +59,13 @@ type StreamCheck struct {
 	Groups      []DifferenceGroup `json:"groups"`
 }
 
-// DifferenceGroup counts the differences of one kind and source.
+// DifferenceGroup counts the differences of one kind and source, those apart that
+// event correct refuses.
 type DifferenceGroup struct {
-	Kind   string `json:"kind"`
-	Source string `json:"source"`
-	Events int    `json:"events"`
+	Kind          string `json:"kind"`
+	Source        string `json:"source"`
+	Uncorrectable bool   `json:"uncorrectable,omitempty"`
+	Events        int    `json:"events"`
 }
 
 // CheckAgainstStream compiles the configuration at path and prints each stored

@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"context"
 	"encoding/csv"
 	"fmt"
 	"io"
@@ -8,6 +9,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/onceledger/onceledger/internal/exit"
 )
@@ -46,6 +49,19 @@ func newLines(s *Session, f form) (*lines, error) {
 	l := &lines{s: s, form: f, csv: csv.NewWriter(s.Out)}
 	l.csv.UseCRLF = true
 	return l, nil
+}
+
+// listing begins a list of what the database has; the caller closes the pool.
+func (s *Session) listing(ctx context.Context, f form) (*lines, *pgxpool.Pool, error) {
+	out, err := newLines(s, f)
+	if err != nil {
+		return nil, nil, err
+	}
+	pool, err := s.Database(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	return out, pool, nil
 }
 
 func (l *lines) print(v line) error {

@@ -112,11 +112,7 @@ func TrialBalance(ctx context.Context, s *Session, at time.Time, asset string, a
 	if accounts {
 		f = trialForm
 	}
-	out, err := newLines(s, f)
-	if err != nil {
-		return err
-	}
-	pool, err := s.Database(ctx)
+	out, pool, err := s.listing(ctx, f)
 	if err != nil {
 		return err
 	}

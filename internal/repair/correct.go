@@ -17,7 +17,8 @@ import (
 // Correct makes an applied event stand as today's rules have it, by the content
 // that stands under its id (see CorrectLetter): transfers that
 // they do not ask for are reversed, those that are missing are posted. Where
-// nothing differs, nothing is done or recorded.
+// nothing differs, nothing is done or recorded. Events that waited for what is posted
+// are sent again.
 //
 // Errors, beside those of ledger.Correct: dedupe.ErrNoEvent, dedupe.ErrState,
 // ErrGone, ErrParked, ErrReplaced.
@@ -49,6 +50,7 @@ func (r Repairer) Correct(ctx context.Context, key dedupe.Key, a dedupe.Action, 
 	if err != nil {
 		return nil, err
 	}
+	r.wake(ctx, done, a, o)
 	return done, nil
 }
 
@@ -182,6 +184,7 @@ func (r Repairer) CorrectLetter(ctx context.Context, l *dlq.Letter, a dedupe.Act
 	if o.DryRun {
 		return done, nil
 	}
+	r.wake(ctx, done, a, o)
 	return done, dlq.Remove(ctx, r.JS, l.Seq)
 }
 

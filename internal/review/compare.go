@@ -65,16 +65,52 @@ func (r *reviewer) compareAll(ctx context.Context, messages []stored) error {
 	if err != nil {
 		return err
 	}
+	var differing []*Difference
 	for _, d := range list {
 		if d.Kind = d.compare(books); d.Kind == "" {
 			continue
 		}
 		r.sum.Differences++
+		differing = append(differing, d)
+	}
+	if err := r.markUncorrectable(ctx, differing); err != nil {
+		return err
+	}
+	for _, d := range differing {
 		if err := r.each(d); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// markUncorrectable marks the differences that event correct would refuse to mend.
+func (r *reviewer) markUncorrectable(ctx context.Context, differing []*Difference) error {
+	applied := slices.DeleteFunc(slices.Clone(differing), func(d *Difference) bool { return d.Row.Outcome != dedupe.Applied })
+	var transfers []ledger.Transfer
+	for _, d := range applied {
+		transfers = append(transfers, d.transfers()...)
+	}
+	if len(transfers) == 0 {
+		return nil
+	}
+	refused, err := ledger.Uncorrectable(ctx, r.Pool, transfers)
+	if err != nil {
+		return err
+	}
+	for _, d := range applied {
+		d.Uncorrectable = slices.ContainsFunc(d.transfers(), func(t ledger.Transfer) bool { return refused[t.Operation] })
+	}
+	return nil
+}
+
+// transfers are what stands of the event, and what today's rules ask for.
+func (d *Difference) transfers() []ledger.Transfer {
+	all := slices.Clone(d.Decision.Transfers)
+	for _, e := range d.Standing {
+		all = append(all, e.Transfer)
+	}
+	return all
 }
 
 // books are the transfers that stand and matter to a batch.

@@ -94,6 +94,9 @@ type Difference struct {
 	// from them.
 	Standing []*ledger.Entry
 	Changes  []Change
+	// Uncorrectable is set where the event was applied and a correction is refused,
+	// since it has to do with holds or running totals.
+	Uncorrectable bool
 
 	// posters are the rows under the event's id that have posted.
 	posters []int64

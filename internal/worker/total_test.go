@@ -76,7 +76,10 @@ func TestItemsAndTotalsAreOneRefund(t *testing.T) {
 		require.Equal(t, dedupe.DuplicateOperation, s.decided(id, dedupe.Completed).Outcome)
 	}
 	s.publish(totalOf("evt_over", "p1", 1001))
-	s.parkedAs("evt_over", dlq.OverRefund, "gives back 1001 EUR")
+	row := s.decided("evt_over", dedupe.Failed)
+	require.Equal(t, string(dlq.OverRefund), row.Reason)
+	require.Contains(t, row.Error, "gives back 1001 EUR")
+	require.Equal(t, 3, row.Attempts, "its budget is spent")
 
 	// A failure, and what follows.
 	s.apply(failure("evt_f1", "r1", 300))
@@ -90,6 +93,20 @@ func TestItemsAndTotalsAreOneRefund(t *testing.T) {
 	s.settled()
 	require.Equal(t, 5, s.transfers()) // the payment, r1, its total of 700, the failure, r3
 	require.Len(t, s.letters(), 1)
+}
+
+// A refund that is made anew comes before the failure of the first.
+func TestARefundWaitsForTheFailureOfAnother(t *testing.T) {
+	s := newSystem(t, patientCounter)
+	s.start()
+	s.apply(payment("evt_1", "p1", "bank", "wallet:1", 1000), giveBack("evt_r1", "r1", "p1", 800))
+	s.publish(giveBack("evt_r2", "r2", "p1", 900))
+	require.Equal(t, string(dlq.OverRefund), s.decided("evt_r2", dedupe.Pending).Reason)
+	s.apply(failure("evt_f1", "r1", 800))
+	require.Equal(t, dedupe.Applied, s.decided("evt_r2", dedupe.Completed).Outcome)
+	require.EqualValues(t, 100, s.balance("wallet:1"))
+	s.settled()
+	require.Empty(t, s.letters())
 }
 
 func TestATotalWaitsForItsPayment(t *testing.T) {

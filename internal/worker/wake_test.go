@@ -14,6 +14,7 @@ import (
 	"github.com/onceledger/onceledger/internal/stream"
 	"github.com/onceledger/onceledger/pkg/dedupe"
 	"github.com/onceledger/onceledger/pkg/dlq"
+	"github.com/onceledger/onceledger/pkg/ledger"
 )
 
 // sleepy is family with delays that no test outlasts, but for one in thousands.
@@ -121,17 +122,19 @@ func TestWorkerThatDiesBeforeItWakes(t *testing.T) {
 // What is woken and refused again waits again, and what is parked then has its
 // letter, though no delivery was there.
 func TestWokenForNothing(t *testing.T) {
-	s := newSystem(t, strings.Replace(sleepy, "parent:", "refunds:", 1))
+	s := newSystem(t, sleepy)
 	s.start()
-	s.publish(refund("evt_much", "r1", "p1", 700), refund("evt_other", "r2", "p2", 1))
-	s.decided("evt_much", dedupe.Pending)
+	s.apply(payment("evt_fee", "p0", "other", "fees", 1))
+	s.setState("fees", ledger.StateFrozen)
+	s.publish(refund("evt_fee_due", "r1", "p1", 200), refund("evt_other", "r2", "p2", 1))
+	s.decided("evt_fee_due", dedupe.Pending)
 	s.decided("evt_other", dedupe.Pending)
 	s.publish(payment("evt_payment", "p1", "bank", "wallet:1", 500))
-	row := s.decided("evt_much", dedupe.Failed)
-	require.Equal(t, string(dlq.OverRefund), row.Reason)
+	row := s.decided("evt_fee_due", dedupe.Failed)
+	require.Equal(t, string(dlq.AccountFrozen), row.Reason)
 	s.eventually(func() bool { return len(s.letters()) == 1 }, "its letter is stored")
-	s.eventually(func() bool { return s.row("evt_much").DLQSeq != 0 }, "and recorded")
-	require.Equal(t, refund("evt_much", "r1", "p1", 700).Data, s.letters()[0].Data)
+	s.eventually(func() bool { return s.row("evt_fee_due").DLQSeq != 0 }, "and recorded")
+	require.Equal(t, refund("evt_fee_due", "r1", "p1", 200).Data, s.letters()[0].Data)
 	require.Equal(t, 1, s.noted(), "another parent's child still waits")
 	require.EqualValues(t, 500, s.balance("wallet:1"))
 }

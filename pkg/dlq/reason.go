@@ -91,7 +91,7 @@ var infos = map[Reason]Info{
 	AccountClosed:     {Hint: "the account is closed for good; let the rule name another one, then redrive"},
 	InsufficientFunds: {Transient: true, Compensable: true, Hint: "the account's limit refused the debit; fund it, then redrive"},
 	MissingParent:     {Transient: true, Compensable: true, Hint: "the transfer this one refers to has not arrived; find it, then redrive"},
-	OverRefund:        {Hint: "the refunds, or their running total, would exceed the original amount; compare them with the provider's dashboard"},
+	OverRefund:        {Transient: true, Compensable: true, Hint: "the refunds, or their total, would exceed the original amount; compare them with the provider's dashboard: one whose failure was never told still counts"},
 	HoldClosed:        {Hint: "the hold was captured, voided or has expired; compare with the provider's dashboard: if the capture has happened, say fact: true, then redrive"},
 	OverCapture:       {Hint: "the capture exceeds what is left of its hold; compare both with the provider's dashboard: if it has happened, say fact: true, then redrive"},
 

@@ -66,12 +66,18 @@ func OpenAccount(ctx context.Context, tx pgx.Tx, name, asset string, limit *Limi
 // SetState opens a frozen account again, freezes or closes one, in one asset or, if
 // asset is empty, in all it has; those that have the state already, or are closed,
 // stay as they are. It returns those that were changed. Each batch of another
-// transaction comes before or after it as a whole.
+// transaction comes before or after it as a whole. Holds that have expired do not
+// count: where an account is closed, they are released.
 //
 // Errors: ErrAccountUnknown (there is none), ErrAccountState and ErrAccountClosed
 // (nothing to change), ErrNotEmpty (an account that is closed has a balance of 0 and
 // nothing pending), and those of the database.
 func SetState(ctx context.Context, tx pgx.Tx, name, asset string, to State) ([]*Account, error) {
+	if to == StateClosed {
+		if err := releaseHeld(ctx, tx, name, asset); err != nil {
+			return nil, err
+		}
+	}
 	accounts, err := lockAccount(ctx, tx, name, asset)
 	if err != nil {
 		return nil, err

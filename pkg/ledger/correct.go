@@ -118,9 +118,9 @@ func (x *correction) lock(ctx context.Context, tx pgx.Tx) error {
 	found, err := tx.Query(ctx, `
 		SELECT key, event_no, debit, credit, asset, amount
 		FROM operations
-		WHERE key = ANY($1)
-		   OR key IN (SELECT refunds FROM operations WHERE key = ANY($1))
-		   OR key IN (SELECT p.refunds FROM operations o JOIN operations p ON p.key = o.refunds WHERE o.key = ANY($1))
+		WHERE key = ANY($1::text[]
+		                || ARRAY(SELECT refunds FROM operations WHERE key = ANY($1) AND refunds IS NOT NULL)
+		                || ARRAY(SELECT p.refunds FROM operations o JOIN operations p ON p.key = o.refunds WHERE o.key = ANY($1) AND p.refunds IS NOT NULL))
 		ORDER BY key
 		FOR UPDATE`, keys)
 	if err != nil {

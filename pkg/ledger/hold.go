@@ -214,35 +214,3 @@ const expiredOf = `
 		       (SELECT COALESCE(sum(h.held), 0)::bigint
 		        FROM holds h
 		        WHERE h.credit = k.name AND h.asset = k.asset AND h.held > 0 AND h.expires_at <= now())`
-
-// ReleaseExpired takes up to n holds that have expired off the rows of their
-// accounts, in the caller's transaction, and returns how many those were. No limit
-// counts them since they expired; this only spares whoever moves the accounts a look
-// at each. It may be run at any time, by several at once.
-func ReleaseExpired(ctx context.Context, tx pgx.Tx, limits func(account string) (Limit, bool), n int) (int, error) {
-	found, err := tx.Query(ctx, `
-		SELECT key
-		FROM holds
-		WHERE held > 0 AND expires_at <= now()
-		ORDER BY expires_at
-		LIMIT $1`, n)
-	if err != nil {
-		return 0, fmt.Errorf("find expired holds: %w", err)
-	}
-	keys, err := pgx.CollectRows(found, pgx.RowTo[string])
-	if err != nil {
-		return 0, fmt.Errorf("find expired holds: %w", err)
-	}
-	if len(keys) == 0 {
-		return 0, nil
-	}
-	b := NewBatch(limits, nil)
-	b.holds = make(holds, len(keys))
-	for _, key := range keys {
-		b.holds[key] = &hold{}
-	}
-	if err := b.post(ctx, tx); err != nil {
-		return 0, err
-	}
-	return len(b.expired), nil
-}

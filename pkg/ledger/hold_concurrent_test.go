@@ -183,6 +183,36 @@ func TestReleaseExpired(t *testing.T) {
 	require.ErrorIs(t, late.Err, ledger.ErrHoldClosed)
 }
 
+// An account on which nothing is held but what has expired is closed at once, whichever
+// side of the holds it is; what is held still keeps it open.
+func TestClosingReleasesWhatHasExpired(t *testing.T) {
+	t.Parallel()
+	worker, owner := openBoth(t)
+	mustPost(t, worker, event(move("fund", "world", "wallet", 100)),
+		event(brief(holding("gone", "wallet", "shop", 30))), event(brief(holding("gone too", "wallet", "till", 20))), event(brief(holding("other way", "till", "wallet", 5))))
+	mustPost(t, worker, event(move("spend", "wallet", "world", 100)), event(holding("stays", "till", "shop", 7)))
+	mustSetState(t, owner, "wallet", ledger.StateClosed)
+	var pending []int64
+	rows, err := worker.Query(t.Context(), `
+		SELECT unnest(ARRAY[debits_pending, credits_pending])
+		FROM accounts
+		WHERE name IN ('shop', 'till', 'wallet')
+		ORDER BY name, asset`)
+	require.NoError(t, err)
+	pending, err = pgx.CollectRows(rows, pgx.RowTo[int64])
+	require.NoError(t, err)
+	require.Equal(t, []int64{0, 7, 7, 0, 0, 0}, pending, "shop, till, wallet")
+	require.NoError(t, checkHolds(t.Context(), worker, ""))
+	var policy string
+	require.NoError(t, worker.QueryRow(t.Context(), `SELECT limit_policy FROM accounts WHERE name = 'wallet'`).Scan(&policy))
+	require.Equal(t, "enforce", policy)
+
+	_, err = setState(t, owner, "shop", ledger.StateClosed)
+	require.ErrorIs(t, err, ledger.ErrNotEmpty)
+	mustPost(t, worker, event(void("v", "stays")))
+	mustSetState(t, owner, "shop", ledger.StateClosed)
+}
+
 // The database holds the limit by itself, too, and does not count what has expired.
 func TestTheDatabaseCountsHolds(t *testing.T) {
 	t.Parallel()

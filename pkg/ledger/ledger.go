@@ -57,7 +57,7 @@ var (
 	// posted; it may pass later.
 	ErrMissingParent = errors.New("the parent operation is not posted")
 	// ErrOverRefund means that the refunds of an operation, or a total of those, would
-	// exceed its amount, or are in another asset.
+	// exceed its amount, or are in another asset; it may pass when one of them fails.
 	ErrOverRefund = errors.New("the refunds would exceed what they are of")
 	// ErrHoldClosed means that the hold was captured in full or for the last time,
 	// voided, or has expired.

@@ -190,6 +190,53 @@ func TestReadsAreIndexed(t *testing.T) {
 	require.True(t, e.scans, "%d rows", e.rows)
 }
 
+// Whatever a correction looks up, of few operations or of many, is found by an index,
+// with the plans that a connection keeps.
+func TestCorrectionsAreIndexed(t *testing.T) {
+	t.Parallel()
+	pool := openOwner(t)
+	for _, statement := range []string{`
+		INSERT INTO operations (key, event_no, debit, credit, asset, amount, refunds)
+		SELECT 'o' || i, 1000000 + i, 'customer', 'shop', 'EUR', 1000, CASE WHEN i % 4 = 0 THEN 'o' || (i - 1) END
+		FROM generate_series(1, 100000) AS i`, `
+		INSERT INTO transfers (event_no, n, operation, debit, credit, asset, amount)
+		SELECT event_no, 0, key, debit, credit, asset, amount
+		FROM operations`, `ANALYZE operations`, `ANALYZE transfers`} {
+		_, err := pool.Exec(t.Context(), statement)
+		require.NoError(t, err)
+	}
+	conn, err := pool.Acquire(t.Context())
+	require.NoError(t, err)
+	defer conn.Release()
+	for i, many := range []int{1, 1, 1, 1, 1, 1, 1, 1, 200, 200} { // Postgres keeps a plan after five
+		tx, err := conn.Begin(t.Context())
+		require.NoError(t, err)
+		c := &ledger.Correction{EventNo: eventNumbers.Add(1)}
+		var before []*ledger.Posting
+		for n := range many {
+			name := fmt.Sprintf("charge%d/%d", i, n)
+			paid := event(move(name, "customer", "shop", 1000))
+			before = append(before, paid, event(of(name, back("a", 10))), event(of(name, undo("u", "a", 10))))
+			c.Replaces = append(c.Replaces, paid.EventNo)
+			c.Transfers = append(c.Transfers, move(name, "customer", "shop", 900), of(name, back("b", 20)))
+		}
+		require.NoError(t, postIn(t.Context(), tx, before))
+		require.NoError(t, ledger.Correct(t.Context(), tx, limits, c))
+		require.Len(t, c.Reversed, many)
+		require.Len(t, c.Posted, 2*many)
+		refused, err := ledger.Uncorrectable(t.Context(), tx, c.Transfers)
+		require.NoError(t, err)
+		require.Empty(t, refused)
+		var scans int
+		require.NoError(t, tx.QueryRow(t.Context(), `
+			SELECT sum(seq_scan)
+			FROM pg_stat_xact_user_tables
+			WHERE relid IN ('operations'::regclass, 'transfers'::regclass)`).Scan(&scans))
+		require.Zero(t, scans, "round %d", i)
+		require.NoError(t, tx.Commit(t.Context()))
+	}
+}
+
 // Whatever is looked up of refunds and their totals, and checked by the guards, is
 // found by an index, with the plans that a connection keeps.
 func TestRefundsAreIndexed(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 
 	"github.com/jackc/pgx/v5"
@@ -17,12 +18,11 @@ type refunded struct {
 	asset  string
 	amount int64
 	// items are the refunds of it, less what was undone of them, and seen is the
-	// highest total told, lowered by what was undone since: by others, and by this
-	// batch.
-	items, seen int64
-	// told is set where a total was told, and stored where its row is there; changed
-	// is set where that row is to be written.
-	told, stored, changed bool
+	// highest total told: by others, and by this batch.
+	items, undone, seen int64
+	// stored is set where the row of seen is there, and changed where it is to be
+	// written.
+	stored, changed bool
 	// of is what the operation itself gives a part of back, and undoing is set
 	// where that is a refund, too; total where the operation is a total.
 	of             string
@@ -30,7 +30,7 @@ type refunded struct {
 }
 
 // given is what is given back: what the refunds of it have moved together.
-func (r *refunded) given() int64 { return max(r.items, r.seen) }
+func (r *refunded) given() int64 { return max(r.items, r.seen-r.undone) }
 
 // refunds are those operations by key. It stays empty, and costs nothing, where
 // nothing is given back.
@@ -50,23 +50,21 @@ func (r *refunds) name(t Transfer) {
 // givesBack reports whether a transfer is a refund, or the total of some.
 func (t Transfer) givesBack() bool { return t.Refund || t.Kind == KindTotal }
 
-// lockRefunded queues the lock of what is given back, and where that is a refund
-// itself, of its charge; after the operations that are reserved and before accounts.
-// What another transaction is about to post is not there yet.
+// lockRefunded queues the lock of what is given back, after the operations that are
+// reserved and before accounts. What another transaction is about to post is not
+// there yet.
 func (b *Batch) lockRefunded(q *pgx.Batch) {
 	if len(b.refunds) == 0 {
 		return
 	}
-	named := slices.Sorted(maps.Keys(b.refunds))
 	q.Queue(`
 		SELECT o.key, o.asset, o.amount, COALESCE(o.refunds, ''), p.refunds IS NOT NULL, o.kind IS NOT DISTINCT FROM 'total'
 		FROM operations o
 		LEFT JOIN operations p ON p.key = o.refunds
-		WHERE o.key = ANY($1::text[] || ARRAY(SELECT r.refunds FROM operations r WHERE r.key = ANY($1) AND r.refunds IS NOT NULL))
-		  AND (o.kind IS NULL OR o.kind IN ('capture', 'final_capture', 'total'))
+		WHERE o.key = ANY($1) AND (o.kind IS NULL OR o.kind IN ('capture', 'final_capture', 'total'))
 		ORDER BY o.key
-		FOR NO KEY UPDATE OF o`, named).Query(func(found pgx.Rows) error {
-		for _, key := range named {
+		FOR NO KEY UPDATE OF o`, slices.Sorted(maps.Keys(b.refunds))).Query(func(found pgx.Rows) error {
+		for key := range b.refunds {
 			b.parents.posted[key] = false // it may have been taken back since it was looked at
 		}
 		for found.Next() {
@@ -77,18 +75,14 @@ func (b *Batch) lockRefunded(q *pgx.Batch) {
 			}
 			b.refunds[key], b.parents.posted[key] = &r, true
 		}
-		for _, key := range named {
-			if of := b.refunds[key].of; of != "" && b.refunds[of] == nil {
-				return fmt.Errorf("%w: %s is of %s now", ErrRace, key, of) // whose lock we do not have
-			}
-		}
 		return found.Err()
 	})
 }
 
 // readRefunds reads what others have given back. It is a statement after the locks,
 // whose wait would not refresh its snapshot, and after the batch knows which rows
-// are its own.
+// are its own. What is undone without the lock of its charge only lowers what is
+// given back, and what that leaves to give back is the same.
 func (b *Batch) readRefunds(ctx context.Context, tx Querier) error {
 	if len(b.refunds) == 0 {
 		return nil
@@ -100,24 +94,24 @@ func (b *Batch) readRefunds(ctx context.Context, tx Querier) error {
 		}
 	}
 	found, err := tx.Query(ctx, `
-		SELECT r.refunds, COALESCE(sum(r.amount - COALESCE((
-		           SELECT sum(u.amount) FROM operations u WHERE u.refunds = r.key AND u.key <> ALL($2)), 0))
-		           FILTER (WHERE r.kind IS DISTINCT FROM 'total'), 0)::bigint,
+		SELECT r.refunds, COALESCE(sum(r.amount - COALESCE(u.amount, 0)) FILTER (WHERE r.kind IS DISTINCT FROM 'total'), 0)::bigint,
+		       LEAST(COALESCE(sum(u.amount), 0), 9223372036854775807)::bigint,
 		       (SELECT t.seen FROM totals t WHERE t.key = r.refunds)
 		FROM operations r
+		LEFT JOIN LATERAL (SELECT sum(u.amount) AS amount FROM operations u WHERE u.refunds = r.key AND u.key <> ALL($2)) AS u ON true
 		WHERE r.refunds = ANY($1) AND r.key <> ALL($2)
 		GROUP BY r.refunds`, slices.Collect(maps.Keys(b.refunds)), own)
 	if err != nil {
 		return fmt.Errorf("read refunds: %w", err)
 	}
 	var key string
-	var items int64
+	var items, undone int64
 	var seen *int64
-	_, err = pgx.ForEachRow(found, []any{&key, &items, &seen}, func() error {
+	_, err = pgx.ForEachRow(found, []any{&key, &items, &undone, &seen}, func() error {
 		r := b.refunds[key]
-		r.items = items
+		r.items, r.undone = items, undone
 		if seen != nil {
-			r.seen, r.told, r.stored = *seen, true, true
+			r.seen, r.stored = *seen, true
 		}
 		return nil
 	})
@@ -143,7 +137,7 @@ func (b *Batch) giveBack(fresh []Transfer) (undo func(), err error) {
 	for _, i := range counted(fresh) {
 		t := fresh[i]
 		original := b.original(t, fresh)
-		if err := original.check(t); err != nil {
+		if err := original.check(t, stays(t, fresh)); err != nil {
 			undo()
 			return undo, err
 		}
@@ -213,8 +207,20 @@ func (b *Batch) original(t Transfer, fresh []Transfer) refunded {
 	return r
 }
 
-// check says whether a refund may be given back of r.
-func (r refunded) check(t Transfer) error {
+// stays is what of a refund its own posting does not undo: an event may tell of one
+// along with its failure.
+func stays(t Transfer, fresh []Transfer) int64 {
+	amount := t.Amount
+	for _, o := range fresh {
+		if o.Refund && o.Parent == t.Operation {
+			amount -= min(amount, o.Amount)
+		}
+	}
+	return amount
+}
+
+// check says whether a refund of which stays is left may be given back of r.
+func (r refunded) check(t Transfer, stays int64) error {
 	before := r.items
 	if t.Kind == KindTotal {
 		before = 0
@@ -230,7 +236,9 @@ func (r refunded) check(t Transfer) error {
 		return fmt.Errorf("%w: %s is a total of %s, which is a refund: undo that by its amount", ErrOverRefund, t.Operation, t.Parent)
 	case t.Asset != r.asset:
 		return fmt.Errorf("%w: %s gives back %s of %s, which is %s", ErrOverRefund, t.Operation, t.Asset, t.Parent, r.asset)
-	case t.Amount > r.amount-before:
+	case t.Amount > math.MaxInt64-before:
+		return fmt.Errorf("%w: %s: the refunds of %s would exceed 64 bits", ErrAmountOverflow, t.Operation, t.Parent)
+	case stays > r.amount-before:
 		return fmt.Errorf("%w: %s gives back %d %s of %s, of whose %d are given back %d",
 			ErrOverRefund, t.Operation, t.Amount, t.Asset, t.Parent, r.amount, before)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 
@@ -19,26 +20,25 @@ import (
 //
 //	items   the sum of its distinct items
 //	seen    the highest total it was told
-//	posted  max(items, seen)
+//	undone  the sum of what was undone of its items, since they failed
+//	posted  max(items, seen) − undone
 //
 // and moves what an event adds to posted, so that the two kinds never count twice:
 //
 //   - An item adds its amount to items; it may move less than that (Unmoved), or
-//     nothing. All items together are at most the charge.
+//     nothing. All items less what was undone of them are at most the charge.
 //   - A total higher than seen raises it; another moves nothing. A total above the
 //     charge is ErrOverRefund.
 //   - Of what one event tells, totals count last.
 //   - Either is posted all the same, whatever it moves: its operation stands for what
-//     it said, and what repeats it is skipped. So of items and totals that only come
-//     in, the order does not matter.
-//   - An item that fails is undone by a refund of it. It lowers items and seen (not
-//     below zero) by its amount and moves exactly that back, since posted is at least
-//     items. No more is undone of an item than it was.
-//   - seen is what was told in the order of arrival: a total from before a failure
-//     that comes after it counts as a new one, and a total that was told before the
-//     failure and is reached again is a repeat. Where that matters the name of the
-//     total needs a part that tells the two apart; whoever tells of items too needs
-//     none.
+//     it said, and what repeats it is skipped.
+//   - An item that fails is undone by a refund of it, which moves its amount back,
+//     whatever the item itself has moved. No more is undone of an item than it was.
+//
+// So the order does not matter, of failures neither. A total of after a failure does
+// not count what failed, and one of before it does, and nothing tells the two apart:
+// each is taken for one of before. What that leaves out is moved by the items, once
+// they are told.
 //
 // A total is not undone, and is of no refund. Corrections refuse whatever is about a
 // charge with totals (ErrCorrectTotal).
@@ -56,19 +56,20 @@ func (t Transfer) moved() int64 {
 
 // count adds a refund or a total.
 func (r *refunded) count(t Transfer) {
-	if t.Kind != KindTotal {
+	switch {
+	case t.Kind != KindTotal:
 		r.items += t.Amount
-		return
+	case t.Amount > r.seen:
+		r.seen, r.changed = t.Amount, true
 	}
-	r.seen = max(r.seen, t.Amount)
-	r.told, r.changed = true, true
 }
 
-// undo takes off what was undone of a refund.
+// undo takes off what was undone of a refund. With more undone than 64 bits count no
+// total is above the items.
 func (r *refunded) undo(amount int64) {
 	r.items -= amount
-	if r.told {
-		r.seen, r.changed = max(0, r.seen-amount), true
+	if !grow(&r.undone, amount) {
+		r.undone = math.MaxInt64
 	}
 }
 
@@ -147,13 +148,11 @@ func ToldBy(ctx context.Context, q Querier, events []int64) (map[int64][]Transfe
 // Total is what the books say of the refunds of an operation, in minor units.
 type Total struct {
 	Operation string
-	// Seen is the highest total told, lowered by what was undone since, and Told is
-	// whether there is one.
-	Seen int64
-	Told bool
-	// Items are its refunds less what was Undone of them, Highest is the highest
-	// total of all, and Moved is what all of those have moved.
-	Items, Undone, Highest, Moved int64
+	// Seen is the highest total that is kept, or 0, and Highest what the totals say.
+	Seen, Highest int64
+	// Items are its refunds less what was Undone of them, which has at most 64 bits,
+	// and Moved is what all of those have moved.
+	Items, Undone, Moved int64
 }
 
 // WrongTotals returns those of some operations whose refunds have not moved what they
@@ -161,20 +160,19 @@ type Total struct {
 // look at each of their refunds.
 func WrongTotals(ctx context.Context, q Querier, operations []string) ([]Total, error) {
 	found, err := q.Query(ctx, `
-		SELECT k.key, COALESCE(t.seen, 0), t.key IS NOT NULL, r.items, r.undone, r.highest, r.moved
+		SELECT k.key, COALESCE(t.seen, 0), r.highest, r.items, LEAST(r.undone, 9223372036854775807)::bigint, r.moved
 		FROM (SELECT DISTINCT unnest($1::text[]) AS key) AS k
 		LEFT JOIN totals t ON t.key = k.key
 		CROSS JOIN LATERAL (
-			SELECT COALESCE(sum(r.amount) FILTER (WHERE r.kind IS DISTINCT FROM 'total'), 0)::bigint - COALESCE(sum(u.amount), 0)::bigint AS items,
-			       COALESCE(sum(u.amount), 0)::bigint AS undone,
+			SELECT (COALESCE(sum(r.amount) FILTER (WHERE r.kind IS DISTINCT FROM 'total'), 0) - COALESCE(sum(u.amount), 0))::bigint AS items,
+			       COALESCE(sum(u.amount), 0) AS undone,
 			       COALESCE(max(r.amount) FILTER (WHERE r.kind = 'total'), 0) AS highest,
-			       COALESCE(sum(r.amount - COALESCE(r.unmoved, 0)), 0)::bigint - COALESCE(sum(u.amount), 0)::bigint AS moved
+			       (COALESCE(sum(r.amount - COALESCE(r.unmoved, 0)), 0) - COALESCE(sum(u.amount), 0))::bigint AS moved
 			FROM operations r
 			LEFT JOIN LATERAL (SELECT sum(amount) AS amount FROM operations WHERE refunds = r.key) AS u ON true
 			WHERE r.refunds = k.key) AS r
-		WHERE r.moved <> GREATEST(r.items, COALESCE(t.seen, 0))
-		   OR (t.key IS NULL) <> (r.highest = 0)
-		   OR t.seen NOT BETWEEN r.highest - r.undone AND r.highest
+		WHERE r.moved <> GREATEST(r.items, COALESCE(t.seen, 0) - r.undone)
+		   OR COALESCE(t.seen, 0) <> r.highest
 		ORDER BY k.key`, operations)
 	if err != nil {
 		return nil, fmt.Errorf("compare totals: %w", err)

@@ -118,6 +118,25 @@ sources:
       - when: event.type == "invoice.paid"
         transfers:
           - {debit: '"stripe"', credit: '"sales"', amount: minor(body.data.object.amount_paid), asset: body.data.object.currency, operation: 'op("invoice", body.data.object.id)'}
+      - when: event.type == "charge.refund.updated" && body.data.object.status in ["succeeded", "failed"] # its object is a refund
+        transfers:
+          - {debit: '"sales"', credit: '"stripe"', amount: minor(body.data.object.amount), asset: body.data.object.currency, operation: 'op("refund", body.data.object.id)', refunds: 'op("charge", body.data.object.charge)'}
+      - when: event.type == "charge.refund.updated" && body.data.object.status == "failed"
+        transfers:
+          - {debit: '"stripe"', credit: '"sales"', amount: minor(body.data.object.amount), asset: body.data.object.currency, operation: 'op("refund failed", body.data.object.id)', refunds: 'op("refund", body.data.object.id)'}
+      - when: event.type == "customer.created"
+        transfers:
+          - {debit: '"welcome"', credit: '"wallet:" + body.data.object.id', amount: '100', asset: '"USD"', operation: 'op("welcome", body.data.object.id)'}
+  hitpay: # writes major units, as text
+    provider: hmac
+    secrets: [secret-of-hitpay]
+    hmac: {header: X-Signature}
+    id: body:id
+    type: body:type
+    rules:
+      - when: event.type == "payment"
+        transfers:
+          - {debit: '"hitpay"', credit: '"sales:hitpay"', amount: 'major(body.amount, body.currency)', asset: body.currency, operation: 'op("payment", body.id)'}
   accounts: # signs as Stripe does for connected accounts
     provider: stripe
     secrets: [whsec_of_the_accounts]

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/onceledger/onceledger/pkg/ledger"
 )
 
 // TestProviders sends what providers send about money, to one system.
@@ -147,6 +149,59 @@ func TestProviders(t *testing.T) {
 		settle(t)
 	})
 
+	s.step("one credit for one customer, however often that is told", func(t *testing.T) { // case 24
+		created := func(id, space string) {
+			s.deliver(receiver, "stripe", "", fmt.Sprintf(`{"id":%q,"livemode":true,"created":1700000000,"type":"customer.created",`+
+				`"data":{"object":{"id":"cus_B14","object":"customer"}}}%s`, id, space), id)
+			s.settled()
+		}
+		for _, space := range []string{"", "", " "} {
+			created("evt_B14", space)
+		}
+		created("evt_B14b", "")
+		want.post("welcome", "wallet:cus_B14", 100)
+		settle(t)
+		require.Equal(t, "duplicate_operation", s.outcome("stripe", "evt_B14b"))
+	})
+
+	s.step("what is updated is the refund and not its charge", func(t *testing.T) { // case 35
+		charge("evt_D2", "charge.succeeded", `,"amount":3000,"currency":"usd"`)
+		want.post("stripe", "sales", 3000)
+		tell := func(event, status string) {
+			s.deliver(receiver, "stripe", "", fmt.Sprintf(`{"id":%q,"livemode":true,"created":1700000000,"type":"charge.refund.updated","data":{"object":`+
+				`{"id":"re_D2","object":"refund","status":%q,"amount":700,"currency":"usd","charge":"o_evt_D2"}}}`, event, status), event)
+			s.settled()
+		}
+		tell("evt_D2a", "pending")
+		settle(t)
+		require.Equal(t, "ignored", s.outcome("stripe", "evt_D2a"))
+		tell("evt_D2b", "succeeded")
+		want.post("sales", "stripe", 700)
+		settle(t)
+		tell("evt_D2c", "failed")
+		want.post("stripe", "sales", 700) // beside the refund, which stays
+		settle(t)
+	})
+
+	s.step("major units of one provider, minor ones of another", func(t *testing.T) { // case 66
+		s.deliver(receiver, "hitpay", "", `{"id":"hit_66","type":"payment","amount":"12.50","currency":"USD"}`, "hit_66")
+		charge("evt_66", "charge.succeeded", `,"amount":1250,"currency":"usd"`)
+		want.post("hitpay", "sales:hitpay", 1250)
+		want.post("stripe", "sales", 1250)
+		settle(t)
+		require.Equal(t, []string{"12.50 USD"}, s.inMajorUnits("sales:hitpay"), "the provider's statement says so")
+	})
+
+	s.step("decimals are those of the amount's own currency", func(t *testing.T) { // case 86
+		for _, currency := range []string{"KWD", "BHD", "JPY", "EUR"} {
+			item := adyenItem("Shop86", "AUTHORISATION", "P86"+currency, "", "true", 12345, "")
+			s.deliver(receiver, "adyen", "", adyenNotice(strings.Replace(item, `"currency":"EUR"`, `"currency":"`+currency+`"`, 1)), "Shop86/AUTHORISATION:P86"+currency+":true")
+			want.post("adyen", "sales:Shop86", 12345)
+		}
+		settle(t)
+		require.Equal(t, []string{"12.345 BHD", "123.45 EUR", "12345 JPY", "12.345 KWD"}, s.inMajorUnits("sales:Shop86"))
+	})
+
 	s.step("zero is nothing, and below zero is refused", func(t *testing.T) { // case 70
 		charge("evt_70", "invoice.paid", `,"amount_paid":0,"currency":"usd"`)
 		s.deliver(receiver, "adyen", "", adyenNotice(adyenItem("ShopA", "AUTHORISATION", "P70", "", "true", 0, "")), "ShopA/AUTHORISATION:P70:true")
@@ -226,4 +281,16 @@ func TestProviders(t *testing.T) {
 		require.Equal(t, "ignored", s.outcome("lemon-squeezy", "subscription_payment_failed:subscription-invoices:10:"))
 		require.Equal(t, "ignored", s.outcome("lemon-squeezy", "subscription_updated:subscriptions:10:"))
 	})
+}
+
+// inMajorUnits is an account's balance as a person reads it, by asset.
+func (s *system) inMajorUnits(name string) []string {
+	s.t.Helper()
+	accounts, err := ledger.Balances(s.t.Context(), s.pool, name)
+	require.NoError(s.t, err)
+	var list []string
+	for _, a := range accounts {
+		list = append(list, ledger.FormatMinor(a.Balance(), a.Exponent)+" "+a.Code)
+	}
+	return list
 }

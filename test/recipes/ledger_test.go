@@ -34,24 +34,21 @@ type ledgerRun struct {
 
 // outcome is what a run came to.
 type outcome struct {
-	balances map[string]map[string]int64
-	parked   map[string]string
+	balances, held map[string]map[string]int64
+	parked         map[string]string
 }
 
 // run delivers each event one to three times, in an order and in batches that are
-// drawn, and then what waits until nothing more can be applied; then the same with
-// those that come later.
+// drawn, and then what waits until nothing more can be applied.
 func (l *ledgerRun) run(rt *rapid.T, told []event) outcome {
 	l.runs++
 	l.prefix = fmt.Sprintf("run%d/", l.runs)
 	l.settled, l.waiting, l.parked = map[string]bool{}, nil, map[string]dlq.Reason{}
 
-	for _, later := range []bool{false, true} {
-		l.deliver(rt, slices.DeleteFunc(slices.Clone(told), func(e event) bool { return e.later != later }))
-		for before := -1; before != len(l.waiting); {
-			before = len(l.waiting)
-			l.apply(rt, slices.Clone(l.waiting))
-		}
+	l.deliver(rt, told)
+	for before := -1; before != len(l.waiting); {
+		before = len(l.waiting)
+		l.apply(rt, slices.Clone(l.waiting))
 	}
 	return l.outcome(rt, told)
 }
@@ -135,9 +132,10 @@ func (l *ledgerRun) prefixed(transfers []ledger.Transfer) []ledger.Transfer {
 	own := slices.Clone(transfers)
 	for i := range own {
 		t := &own[i]
-		t.Operation, t.Debit, t.Credit = l.prefix+t.Operation, l.prefix+t.Debit, l.prefix+t.Credit
-		if t.Parent != "" {
-			t.Parent = l.prefix + t.Parent
+		for _, name := range []*string{&t.Operation, &t.Debit, &t.Credit, &t.Parent} {
+			if *name != "" {
+				*name = l.prefix + *name
+			}
 		}
 	}
 	return own
@@ -150,7 +148,7 @@ func (l *ledgerRun) limit(account string) (ledger.Limit, bool) {
 
 // outcome reads what stands, and holds it to what must hold of any books.
 func (l *ledgerRun) outcome(rt *rapid.T, told []event) outcome {
-	got := outcome{balances: l.accounts(rt), parked: map[string]string{}}
+	got := outcome{balances: l.accounts(rt), held: l.held(rt), parked: map[string]string{}}
 	sums := map[string]int64{}
 	for name, assets := range got.balances {
 		for asset, balance := range assets {
@@ -177,6 +175,18 @@ func (l *ledgerRun) outcome(rt *rapid.T, told []event) outcome {
 func (l *ledgerRun) accounts(rt *rapid.T) map[string]map[string]int64 {
 	return l.balances(rt, `
 		SELECT name, asset, credits_posted - debits_posted
+		FROM accounts
+		WHERE starts_with(name, $1)`)
+}
+
+// held is what is held of the accounts' debits, once whatever has expired is released.
+func (l *ledgerRun) held(rt *rapid.T) map[string]map[string]int64 {
+	require.NoError(rt, pgx.BeginFunc(context.Background(), l.pool, func(tx pgx.Tx) error {
+		_, err := ledger.ReleaseExpired(context.Background(), tx, l.limit, 1000)
+		return err
+	}))
+	return l.balances(rt, `
+		SELECT name, asset, debits_pending
 		FROM accounts
 		WHERE starts_with(name, $1)`)
 }

@@ -51,6 +51,7 @@ func TestEveryOrderComesToTheSame(t *testing.T) {
 				got := l.run(rt, told)
 				require.Equal(rt, s.Parked, got.parked)
 				require.Equal(rt, s.Balances, got.balances)
+				require.Equal(rt, s.Held, got.held)
 			})
 		})
 	}

@@ -15,14 +15,16 @@ import (
 	"github.com/onceledger/onceledger/internal/catalog"
 	"github.com/onceledger/onceledger/internal/rules"
 	"github.com/onceledger/onceledger/pkg/envelope"
+	"github.com/onceledger/onceledger/pkg/ledger"
 )
 
 // scenario is what the providers of a recipe tell, and what it comes to.
 type scenario struct {
 	Events []told `json:"events"`
 	// Balances are credits less debits in minor units, by account and asset,
-	// without those that are zero.
+	// without those that are zero, and Held the debits that are held.
 	Balances map[string]map[string]int64 `json:"balances"`
+	Held     map[string]map[string]int64 `json:"held"`
 	// Parked are the reasons of the events that cannot be applied, by their names.
 	Parked map[string]string `json:"parked"`
 }
@@ -42,15 +44,13 @@ type told struct {
 	Fetched string `json:"fetched"`
 	// Nothing is set where the event is to move no money.
 	Nothing bool `json:"nothing"`
-	// Later is set where the event comes when all others are applied: a refund
-	// after one that has failed.
-	Later bool `json:"later"`
+	// Expired is set where the hold has no time to be captured but in its own batch.
+	Expired bool `json:"expired"`
 }
 
 // event is one event of a request, decided by the recipe.
 type event struct {
 	name, key string
-	later     bool
 	decision  rules.Decision
 }
 
@@ -62,6 +62,9 @@ func read(t *testing.T, name string) scenario {
 	require.NoError(t, in.Decode(&s))
 	if s.Parked == nil {
 		s.Parked = map[string]string{}
+	}
+	if s.Held == nil {
+		s.Held = map[string]map[string]int64{}
 	}
 	return s
 }
@@ -83,7 +86,13 @@ func (s scenario) told(t *testing.T, cat *catalog.Catalog) []event {
 				require.NoError(t, decision.Err, request.Is)
 			}
 			require.Equal(t, request.Nothing || decision.Parked != "", len(decision.Transfers) == 0, "it moves money: %s", request.Is)
-			events = append(events, event{request.Is, e.Source + " " + e.ID, request.Later, decision})
+			for i := range decision.Transfers {
+				if request.Expired {
+					require.Equal(t, ledger.KindHold, decision.Transfers[i].Kind, request.Is)
+					decision.Transfers[i].Expires = time.Microsecond
+				}
+			}
+			events = append(events, event{request.Is, e.Source + " " + e.ID, decision})
 		}
 	}
 	return events

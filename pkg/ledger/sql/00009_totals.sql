@@ -14,30 +14,23 @@ ALTER TABLE operations
              ELSE kind IN ('capture', 'final_capture', 'void') AND hold IS NOT NULL END) NOT VALID;
 CREATE INDEX operations_told ON operations (event_no) WHERE unmoved IS NOT NULL OR kind = 'total';
 
--- The highest total told of what was given back of an operation, lowered by what has
--- failed since: it depends on the order of arrival, and so is no sum of operations. It
--- is changed under the lock of its operation's row.
+-- The highest total told of what was given back of an operation. It is changed under
+-- the lock of its operation's row.
 CREATE TABLE totals (
     key  text   COLLATE "C" PRIMARY KEY, -- the operation whose refunds are told of
-    seen bigint NOT NULL CHECK (seen >= 0)
+    seen bigint NOT NULL CHECK (seen > 0)
 );
 
--- What rises was told by a total of this transaction; what falls was undone by it.
+-- It only rises, with a total of this transaction.
 -- +goose StatementBegin
 CREATE FUNCTION totals_guard() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
-    mine bigint := pg_current_xact_id()::text::bigint % 4294967296;
     allowed boolean := false;
 BEGIN
     IF TG_OP = 'INSERT' OR TG_OP = 'UPDATE' AND NEW.key = OLD.key AND NEW.seen > OLD.seen THEN
         SELECT EXISTS (SELECT FROM operations o
                        WHERE o.refunds = NEW.key AND o.kind = 'total' AND o.amount >= NEW.seen
-                         AND o.xmin::text::bigint = mine) INTO allowed;
-    ELSIF TG_OP = 'UPDATE' AND NEW.key = OLD.key THEN
-        SELECT OLD.seen - NEW.seen <= COALESCE(sum(u.amount), 0) INTO allowed
-        FROM operations r
-        JOIN operations u ON u.refunds = r.key
-        WHERE r.refunds = NEW.key AND r.kind IS DISTINCT FROM 'total' AND u.xmin::text::bigint = mine;
+                         AND o.xmin::text::bigint = pg_current_xact_id()::text::bigint % 4294967296) INTO allowed;
     END IF;
     IF NOT allowed THEN
         RAISE EXCEPTION 'totals: % is not allowed, a total follows its operations', TG_OP
