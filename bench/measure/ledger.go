@@ -45,6 +45,7 @@ type LedgerCell struct {
 type books struct {
 	*session
 	posting, inserting *pgxpool.Pool
+	known              ledger.Known // as a worker has it: it learns as it goes
 	events             int64
 	amount             int64 // posted so far
 	transfers          int
@@ -167,6 +168,7 @@ func (b *books) postings(tag string, c *LedgerCell) []*ledger.Posting {
 // post is what a worker does with a batch but for the rows of its events.
 func (b *books) post(ctx context.Context, conn *pgx.Conn, postings []*ledger.Posting) error {
 	batch := ledger.NewBatch(limited, postings)
+	batch.Known = &b.known
 	var first, second pgx.Batch
 	first.Queue("BEGIN")
 	batch.Reserve(&first)

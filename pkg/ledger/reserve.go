@@ -131,7 +131,7 @@ func (b *Batch) noteLocked(found pgx.Rows, limited []*account) error {
 		if string(rule) == string(a.limit.Rule) && string(policy) == a.limit.policy() {
 			a.row = row
 		}
-		if committed && !a.known {
+		if committed && !a.known && !a.limit.Explicit {
 			b.Known.learn(a.accountKey)
 		}
 	}
