@@ -114,8 +114,9 @@ func TestWhatIsKnownMayBeGone(t *testing.T) {
 // An account that has to be opened first is never promised to be there.
 func TestAnAccountThatNobodyOpenedIsNoRace(t *testing.T) {
 	t.Parallel()
-	opened, restored := open(t), open(t)
-	require.NoError(t, pgx.BeginFunc(t.Context(), opened, func(tx pgx.Tx) error {
+	opened, owner := openBoth(t)
+	restored := open(t)
+	require.NoError(t, pgx.BeginFunc(t.Context(), owner, func(tx pgx.Tx) error {
 		_, err := ledger.OpenAccount(t.Context(), tx, "purse", "EUR", nil, nil)
 		return err
 	}))
