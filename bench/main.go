@@ -23,7 +23,7 @@ import (
 )
 
 // limit ends a run that hangs; a whole one takes less than half of it.
-const limit = 10 * time.Minute
+const limit = 30 * time.Minute
 
 func main() {
 	rig.Main()
@@ -33,7 +33,7 @@ func main() {
 
 func run() int {
 	short := flag.Bool("short", false, "a few hundred events instead of minutes: shows that everything works, measures nothing")
-	only := flag.String("only", "", "measure one part alone: receiver, worker or ledger")
+	only := flag.String("only", "", "measure one part alone: receiver, worker, ledger or contenders")
 	jsonPath := flag.String("json", "", "write every figure to this file as JSON")
 	update := flag.String("update", "", "put the tables into this Markdown file, between its bench:begin and bench:end marks")
 	dir := flag.String("dir", "", "write data below this folder instead of the system's temporary one: its disk is what is measured")

@@ -51,6 +51,9 @@ type Plan struct {
 	Size int
 	// Senders is how many send at once.
 	Senders int
+	// Twice sends each event a second time, about this many deliveries after the
+	// first; 0: once.
+	Twice int
 	// WarmUp is sent before, and not measured.
 	WarmUp, Measure time.Duration
 }
@@ -62,6 +65,12 @@ type Result struct {
 	Accepted   int
 	Refused    map[int]int
 	Unanswered int
+	// Events is how many different ones were sent: the numbers below it. Lacking
+	// are those of them of which no delivery was accepted, in order.
+	Events  int
+	Lacking []int
+	// Began is when the first was sent, the warm-up included.
+	Began time.Time
 	// Measured counts the 2xx within Plan.Measure; Latency is theirs, in
 	// microseconds from before the request is written to the end of its answer.
 	Measured int

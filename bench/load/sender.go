@@ -22,10 +22,12 @@ type run struct {
 	sign          func(body []byte, now time.Time) (http.Header, error)
 	charges       *traffic.Charges
 	next          atomic.Int64
+	twice         int
 	from, until   time.Time // the measured time
 
-	mu     sync.Mutex
-	result Result
+	mu       sync.Mutex
+	result   Result
+	accepted []bool // by event
 }
 
 // send carries out plan in this process.
@@ -48,8 +50,8 @@ func send(ctx context.Context, plan Plan) (*Result, error) {
 			request, err := source.Sign(body, "", now)
 			return request.Header, err
 		},
-		charges: traffic.NewCharges(plan.Tag, plan.Size),
-		result:  Result{Refused: map[int]int{}, Latency: NewHistogram()},
+		charges: traffic.NewCharges(plan.Tag, plan.Size), twice: plan.Twice,
+		result: Result{Refused: map[int]int{}, Latency: NewHistogram()},
 	}
 	conns := make([]*conn, plan.Senders)
 	defer func() {
@@ -65,7 +67,8 @@ func send(ctx context.Context, plan Plan) (*Result, error) {
 		}
 	}
 
-	r.from = time.Now().Add(plan.WarmUp)
+	r.result.Began = time.Now()
+	r.from = r.result.Began.Add(plan.WarmUp)
 	r.until = r.from.Add(plan.Measure)
 	var senders errgroup.Group
 	for i := range conns {
@@ -74,6 +77,7 @@ func send(ctx context.Context, plan Plan) (*Result, error) {
 	if err := senders.Wait(); err != nil {
 		return nil, err
 	}
+	r.sum()
 	return &r.result, nil
 }
 
@@ -82,7 +86,8 @@ func send(ctx context.Context, plan Plan) (*Result, error) {
 func (r *run) loop(ctx context.Context, c **conn) error {
 	var body, request []byte
 	for time.Now().Before(r.until) {
-		body = r.charges.Append(body[:0], int(r.next.Add(1)-1))
+		event := traffic.Delivery(int(r.next.Add(1)-1), r.twice)
+		body = r.charges.Append(body[:0], event)
 		header, err := r.sign(body, time.Now())
 		if err != nil {
 			return err
@@ -90,7 +95,7 @@ func (r *run) loop(ctx context.Context, c **conn) error {
 		request = appendRequest(request[:0], r.address, r.path, header, body)
 		began := time.Now()
 		status, closed, err := (*c).do(request)
-		r.count(status, err, began, time.Now())
+		r.count(event, status, err, began, time.Now())
 		if closed {
 			(*c).Close()
 			if *c, err = dial(ctx, r.address); err != nil {
@@ -101,9 +106,12 @@ func (r *run) loop(ctx context.Context, c **conn) error {
 	return nil
 }
 
-func (r *run) count(status int, err error, began, ended time.Time) {
+func (r *run) count(event, status int, err error, began, ended time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	for len(r.accepted) <= event {
+		r.accepted = append(r.accepted, false)
+	}
 	switch {
 	case err != nil:
 		r.result.Unanswered++
@@ -111,10 +119,21 @@ func (r *run) count(status int, err error, began, ended time.Time) {
 		r.result.Refused[status]++
 	default:
 		r.result.Accepted++
+		r.accepted[event] = true
 		if ended.Before(r.from) || !ended.Before(r.until) {
 			return
 		}
 		r.result.Measured++
 		_ = r.result.Latency.RecordValue(min(max(ended.Sub(began).Microseconds(), shortest), longest)) // within its range
+	}
+}
+
+// sum says which events were sent and which of them nobody took.
+func (r *run) sum() {
+	r.result.Events = len(r.accepted)
+	for event, accepted := range r.accepted {
+		if !accepted {
+			r.result.Lacking = append(r.result.Lacking, event)
+		}
 	}
 }

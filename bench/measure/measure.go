@@ -41,6 +41,8 @@ type Size struct {
 	Ledger  time.Duration
 	// Window is how far apart the two copies of a resent event are at most.
 	Window int
+	// Contention is how much of the contenders is measured.
+	Contention Contention
 	// Judge says that the ratios are compared with what is expected of them.
 	Judge bool
 }
@@ -52,20 +54,23 @@ var (
 		WarmUp: 500 * time.Millisecond, Measure: 3 * time.Second, BodySize: 1024,
 		Backlog: 80_000, Bound: 8 * time.Second, Window: 5000,
 		Batches: []int{1, 10, 100, 500, 2000}, Ledger: time.Second, Judge: true,
+		Contention: fullContention,
 	}
 	Smoke = Size{
 		Rounds: 1, Drains: 1, Senders: []int{1, 32},
 		WarmUp: 20 * time.Millisecond, Measure: 300 * time.Millisecond, BodySize: 1024,
 		Backlog: 600, Bound: 200 * time.Millisecond, Window: 50,
 		Batches: []int{1, 100}, Ledger: 20 * time.Millisecond,
+		Contention: smokeContention,
 	}
 )
 
 // The parts of a run.
 const (
-	PartReceiver = "receiver"
-	PartWorker   = "worker"
-	PartLedger   = "ledger"
+	PartReceiver   = "receiver"
+	PartWorker     = "worker"
+	PartLedger     = "ledger"
+	PartContenders = "contenders"
 )
 
 // Options configures Run.
@@ -87,15 +92,17 @@ type Result struct {
 	Receiver []ReceiverCell `json:"receiver,omitempty"`
 	Worker   []DrainCell    `json:"worker,omitempty"`
 	Ledger   []LedgerCell   `json:"ledger,omitempty"`
-	Ratios   []Ratio        `json:"ratios"`
+	// Contenders are other ways to do the same.
+	Contenders []ContenderCell `json:"contenders,omitempty"`
+	Ratios     []Ratio         `json:"ratios"`
 }
 
 // Run measures. It leaves nothing behind.
 func Run(ctx context.Context, options Options) (result *Result, err error) {
 	switch options.Only {
-	case "", PartReceiver, PartWorker, PartLedger:
+	case "", PartReceiver, PartWorker, PartLedger, PartContenders:
 	default:
-		return nil, fmt.Errorf("part %q is not one of %s, %s, %s", options.Only, PartReceiver, PartWorker, PartLedger)
+		return nil, fmt.Errorf("part %q is not one of %s, %s, %s, %s", options.Only, PartReceiver, PartWorker, PartLedger, PartContenders)
 	}
 	result = &Result{Started: time.Now().UTC(), Size: options.Size}
 	r, err := rig.Start(ctx, options.Rig)
@@ -122,6 +129,11 @@ func Run(ctx context.Context, options Options) (result *Result, err error) {
 	if options.Only == "" || options.Only == PartLedger {
 		if result.Ledger, err = s.ledgers(ctx); err != nil {
 			return nil, fmt.Errorf("measure ledger: %w", err)
+		}
+	}
+	if options.Only == "" || options.Only == PartContenders {
+		if result.Contenders, err = s.contenders(ctx); err != nil {
+			return nil, fmt.Errorf("measure contenders: %w", err)
 		}
 	}
 	result.Ratios = ratios(result)

@@ -71,7 +71,7 @@ func ratios(result *Result) []Ratio {
 			found = append(found, ratio(fmt.Sprintf("ledger, batches of %d, %s: posted / merely inserted", c.Batch, c.Accounts), c.Posted, c.Inserted, bare))
 		}
 	}
-	return found
+	return append(found, contenderRatios(result.Contenders, result.Size.Judge)...)
 }
 
 // ratio compares the means, and the rounds pair by pair.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -89,11 +90,23 @@ const busy = 0.3
 func summary(result *measure.Result) string {
 	text := fmt.Sprintf("%s, %.0f s. Everything that was accepted was found in the stream, each backlog in the ledger to the cent.\n%s.",
 		result.Started.Format("2006-01-02"), result.Seconds, result.Machine)
+	var wrong []string
+	for _, c := range result.Contenders {
+		if c.Verdict.Wrong() && !slices.Contains(wrong, c.Name) {
+			wrong = append(wrong, c.Name)
+		}
+	}
+	if len(wrong) > 0 {
+		text += fmt.Sprintf("\nNot so %s: see its row.", strings.Join(wrong, ", "))
+	}
 	var costs []measure.PerEvent
 	for _, c := range result.Receiver {
 		costs = append(costs, c.Cost)
 	}
 	for _, c := range result.Worker {
+		costs = append(costs, c.Cost)
+	}
+	for _, c := range result.Contenders {
 		costs = append(costs, c.Cost)
 	}
 	for _, c := range result.Ledger {

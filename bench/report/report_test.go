@@ -29,6 +29,12 @@ func sample() *measure.Result {
 			Accounts: measure.Hot, Batch: 2000, PostedPerSecond: 60000, InsertedPerSecond: 80000, Posted: []float64{59000, 61000},
 			Inserted: []float64{80000, 80000}, Cost: measure.PerEvent{Of: map[string]float64{"bench": 4.2, "postgres": 12}},
 		}},
+		Contenders: []measure.ContenderCell{
+			{Work: measure.EndToEnd, Name: "River", Senders: 256, EventsPerSecond: 1200.4, Rounds: []float64{1100, 1300}, AcksPerSecond: 2000,
+				P50: 50, P99: 120.5, Refused: 3, Verdict: measure.Verdict{Posted: 9000, Lost: 2, Doubled: 1},
+				Cost: measure.PerEvent{Of: map[string]float64{"contender": 400, "postgres": 700, "nats": 1, "load": 20}}},
+			{Work: measure.Drain, Name: "onceledger", EventsPerSecond: 20000, Rounds: []float64{20000}},
+		},
 		Ratios: []measure.Ratio{
 			{Name: "good", Value: 5, Lowest: 4.8, Highest: 5.25, Expected: 4},
 			{Name: "bad", Value: 9.9, Lowest: 9, Highest: 11, Expected: 10},
@@ -45,6 +51,10 @@ func TestMarkdownHoldsEveryFigure(t *testing.T) {
 	require.Contains(t, text, "| 1,000 | one by one | 4,100 | 4,000–4,200 | 240.00 | 300.00 |  |  | 0.0 |\n")
 	require.Contains(t, text, "| batches | 1,000 |  | 1,999 | 1,234,567 |  | 0.0 |\n")
 	require.Contains(t, text, "| one hot account | 2,000 | 60,000 | 59,000–61,000 | 80,000 | 80,000–80,000 | 0.75× | bench 4, postgres 12 | 0.0 |\n")
+	require.Contains(t, text, "| end to end | 256 | River | 1,200 | 1,100–1,300 | 2,000 | 50.00 | 120.50 | 3 | 2 lost, 1 doubled | "+
+		"contender 400, nats 1, postgres 700, load 20 | 0.0 |\n")
+	require.Contains(t, text, "| drain |  | onceledger | 20,000 |  |  |  |  |  | exact |  | 0.0 |\n")
+	require.Contains(t, text, "Not so River: see its row.\n")
 	require.Contains(t, text, "| half | 0.40× | 0.30–0.60 | ≥ 0.5× | BELOW |\n")
 	require.Contains(t, text, "| good | 5.00× | 4.80–5.25 | ≥ 4× | OK |\n")
 	require.Contains(t, text, "| bad | 9.90× | 9.00–11.00 | ≥ 10× | BELOW |\n")
@@ -65,7 +75,7 @@ func TestPrintWarnsOfOthersWork(t *testing.T) {
 	const warning = "Other work kept"
 	require.NotContains(t, report.Markdown(sample()), warning)
 	noisy := sample()
-	noisy.Worker[0].Cost.Foreign = 1.5
+	noisy.Worker[0].Cost.Foreign = 2.28
 	require.Contains(t, report.Markdown(noisy), warning+" 0.4 cores busy")
 }
 

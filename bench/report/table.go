@@ -26,6 +26,9 @@ func tables(result *measure.Result) []table {
 	if len(result.Ledger) > 0 {
 		all = append(all, ledgers(result.Ledger))
 	}
+	if len(result.Contenders) > 0 {
+		all = append(all, contenders(result.Contenders))
+	}
 	return append(all, ratios(result.Ratios))
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/onceledger/onceledger/bench/contender"
 	"github.com/onceledger/onceledger/internal/catalog"
 	"github.com/onceledger/onceledger/internal/config"
 	"github.com/onceledger/onceledger/internal/devstack"
@@ -44,10 +45,13 @@ const (
 type role struct {
 	Receiver *Publishing    `json:",omitempty"`
 	Worker   *worker.Tuning `json:",omitempty"`
-	Profile  string         `json:",omitempty"`
+	// Contender is the name of one, and Parts what it does.
+	Contender string          `json:",omitempty"`
+	Parts     contender.Parts `json:",omitzero"`
+	Profile   string          `json:",omitempty"`
 }
 
-// Main becomes a receiver, a worker or the NATS server, and exits, if this
+// Main becomes a receiver, a worker, a contender or the NATS server, and exits, if this
 // process was started for that. Call it first in main.
 func Main() {
 	devstack.Main()
@@ -76,6 +80,12 @@ func (own role) program() program.Program {
 		p.Needs = append(p.Needs, config.NeedDatabase)
 		run = func(ctx context.Context, cat *catalog.Catalog, log zerolog.Logger) error {
 			return worker.RunTuned(ctx, cat, log, *own.Worker)
+		}
+	}
+	if c, ok := contender.Find(own.Contender); ok {
+		p.Needs = append(p.Needs, config.NeedDatabase, config.NeedRedis)
+		run = func(ctx context.Context, cat *catalog.Catalog, log zerolog.Logger) error {
+			return c.Run(ctx, cat, log, own.Parts)
 		}
 	}
 	p.Run = func(ctx context.Context, cat *catalog.Catalog, log zerolog.Logger) error {

@@ -25,6 +25,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/rs/zerolog"
 
+	"github.com/onceledger/onceledger/bench/contender"
 	"github.com/onceledger/onceledger/internal/catalog"
 	"github.com/onceledger/onceledger/internal/devstack"
 	"github.com/onceledger/onceledger/internal/postgres"
@@ -150,7 +151,7 @@ func (r *Rig) ConfigPath() string { return filepath.Join(r.dir, "onceledger.yaml
 // Reset gives whoever is measured next empty streams, an empty database at the
 // current schema and an empty Redis. No program may run.
 func (r *Rig) Reset(ctx context.Context) error {
-	for _, name := range []string{stream.Events, stream.DLQ} {
+	for _, name := range []string{stream.Events, stream.DLQ, contender.Stream} {
 		if err := r.dropStream(ctx, name); err != nil {
 			return err
 		}
@@ -161,7 +162,12 @@ func (r *Rig) Reset(ctx context.Context) error {
 	if err := r.redis.FlushAll(ctx).Err(); err != nil {
 		return fmt.Errorf("empty redis: %w", err)
 	}
-	return r.newDatabase(ctx)
+	if err := r.newDatabase(ctx); err != nil {
+		return err
+	}
+	var err error
+	r.Catalog, err = catalog.Load(r.ConfigPath(), r.lookup) // with its address
+	return err
 }
 
 // newDatabase leaves the last database as it is: dropping it would sync every

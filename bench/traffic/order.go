@@ -32,3 +32,16 @@ func Storm(n, window int) []int {
 	}
 	return numbers
 }
+
+// Delivery returns the event that delivery i brings where each comes a second time,
+// about twice deliveries after the first; 0: each comes once.
+func Delivery(i, twice int) int {
+	switch event := i / 2; {
+	case twice == 0:
+		return i
+	case i%2 == 1 && event >= twice/2:
+		return event - twice/2
+	default: // in the beginning the second comes at once, and once more later
+		return event
+	}
+}

@@ -9,6 +9,7 @@ package traffic
 import (
 	"bytes"
 	"fmt"
+	"strconv"
 )
 
 const (
@@ -85,6 +86,16 @@ func (c *Charges) Append(dst []byte, n int) []byte {
 
 // Amount is what charge n moves, in minor units.
 func Amount(n int) int64 { return firstAmount + int64(n%amounts) }
+
+// Number returns the number of the charge whose event has this id, whatever its
+// tag is, and false where there is none.
+func Number(id string) (n int, ok bool) {
+	if len(id) < numberWidth {
+		return 0, false
+	}
+	n, err := strconv.Atoi(id[len(id)-numberWidth:])
+	return n, err == nil && n >= 0
+}
 
 func marks(body []byte, mark string) []int {
 	var found []int

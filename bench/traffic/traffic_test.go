@@ -57,3 +57,30 @@ func TestStormBringsEachEventTwiceWithinTheWindow(t *testing.T) {
 	}
 	require.Equal(t, traffic.Storm(n, window), traffic.Storm(n, window))
 }
+
+func TestEachEventIsDeliveredTwice(t *testing.T) {
+	t.Parallel()
+	times := map[int]int{}
+	for i := range 1000 {
+		require.Equal(t, i, traffic.Delivery(i, 0))
+		event := traffic.Delivery(i, 100)
+		times[event]++
+		if i%2 == 0 {
+			require.Equal(t, i/2, event, "half of the deliveries bring a new event")
+		} else if i > 100 {
+			require.Equal(t, i-100, 2*event+1, "the other half one from so many before")
+		}
+	}
+	require.Len(t, times, 500)
+}
+
+func TestAnIdTellsTheNumber(t *testing.T) {
+	t.Parallel()
+	n, ok := traffic.Number("evt_0000tag10000010007")
+	require.True(t, ok)
+	require.Equal(t, 10_007, n)
+	for _, id := range []string{"", "evt_1", "evt_0000tag1000001000x"} {
+		_, ok := traffic.Number(id)
+		require.False(t, ok, id)
+	}
+}

@@ -53,6 +53,11 @@ func book(t *testing.T) string {
 		`INSERT INTO operations (key, event_no, debit, credit, asset, amount, refunds, kind, unmoved)
 		 VALUES ('back', 1, 'b', 'a', 'EUR', 2, 'op', NULL, 2), ('total', 1, 'b', 'a', 'EUR', 3, 'op', 'total', NULL);
 		 INSERT INTO totals VALUES ('op', 3)`, // one transaction, as it is sent
+		`INSERT INTO operations (key, event_no, debit, credit, asset, amount, refunds, kind)
+		 VALUES ('fell', 1, 'a', 'b', 'EUR', 9, NULL, NULL), ('item', 1, 'b', 'a', 'EUR', 4, 'fell', NULL), ('six', 1, 'b', 'a', 'EUR', 6, 'fell', 'total');
+		 INSERT INTO totals VALUES ('fell', 6)`,
+		`INSERT INTO operations (key, event_no, debit, credit, asset, amount, refunds) VALUES ('undone', 1, 'a', 'b', 'EUR', 1, 'item');
+		 UPDATE totals SET seen = 5 WHERE key = 'fell'`,
 	} {
 		_, err := worker.Exec(t.Context(), statement)
 		require.NoError(t, err, statement)
@@ -128,6 +133,8 @@ var guarded = []string{
 	`UPDATE totals SET seen = seen + 1`,
 	`UPDATE totals SET seen = seen - 1`,
 	`UPDATE totals SET seen = 0`,
+	`UPDATE totals SET seen = 6 WHERE key = 'fell'`, // told by another transaction
+	`UPDATE totals SET seen = 4 WHERE key = 'fell'`, // undone by another, once
 	`INSERT INTO totals VALUES ('done', 0)`,
 	`INSERT INTO totals VALUES ('op', 5) ON CONFLICT (key) DO UPDATE SET seen = 5`,
 	// The worker's own operations allow no more than they say.

@@ -75,6 +75,7 @@ func (p Program) Main(args []string) int {
 		return exit.Usage
 	}
 	log := telemetry.NewLogger(os.Stderr, *level).With().Str(telemetry.KeyProgram, p.Name).Logger()
+	paceCollector()
 	ctx, stop := Interruptible()
 	defer stop()
 	return code(p.Run(ctx, cat, log), log)

@@ -186,7 +186,7 @@ func (c *compiler) expression(t config.Text, owner config.Pos, path string, want
 	if len(c.faults) > before {
 		return nil
 	}
-	program, err := plan(c.env, checked)
+	program, err := plan(c.env, checked, x.reads.loops)
 	if err != nil {
 		c.fault(t.Pos, path, "%v", err)
 		return nil

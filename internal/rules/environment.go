@@ -57,13 +57,14 @@ func operationOverloads() []cel.FunctionOpt {
 	return overloads
 }
 
-// plan makes a checked expression executable.
-func plan(env *cel.Env, checked *cel.Ast) (cel.Program, error) {
-	return env.Program(checked,
-		cel.EvalOptions(cel.OptOptimize),
-		cel.CostLimit(costLimit),
-		cel.CustomDecoratorV2(compareExactly),
-	)
+// plan makes a checked expression executable. Only one that may loop is counted while
+// it runs: what else there is costs at most what the event and the expression are long.
+func plan(env *cel.Env, checked *cel.Ast, loops bool) (cel.Program, error) {
+	options := []cel.ProgramOption{cel.EvalOptions(cel.OptOptimize), cel.CustomDecoratorV2(compareExactly)}
+	if loops {
+		options = append(options, cel.CostLimit(costLimit))
+	}
+	return env.Program(checked, options...)
 }
 
 // facts are the variables of one event.

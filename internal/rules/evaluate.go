@@ -45,6 +45,9 @@ func (x *expression) constant() (string, bool) {
 
 // eval returns the value of x for one event.
 func (x *expression) eval(f *facts) (ref.Val, *refusal) {
+	if x.text != nil {
+		return types.String(*x.text), nil
+	}
 	v, _, err := x.program.Eval(f)
 	if err != nil {
 		return nil, x.explain(f, err)

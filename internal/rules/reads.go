@@ -22,6 +22,20 @@ type reads struct {
 	event, header, hidden []member
 	// minor and major are set where these functions are called.
 	minor, major bool
+	// loops is set where an evaluation may take more than one look at each byte of
+	// the event for each call in the expression.
+	loops bool
+}
+
+// linear are the functions that look at their arguments once, and give back no more
+// than they were given.
+var linear = []string{
+	operators.Conditional, operators.LogicalAnd, operators.LogicalOr, operators.LogicalNot,
+	operators.Equals, operators.NotEquals, operators.Less, operators.LessEquals, operators.Greater, operators.GreaterEquals,
+	operators.Add, operators.Subtract, operators.Multiply, operators.Divide, operators.Modulo, operators.Negate,
+	operators.In, operators.Index,
+	"size", "string", "int", "startsWith", "endsWith", "contains", "lowerAscii", "upperAscii", "trim",
+	"op", "minor", "major",
 }
 
 type member struct {
@@ -48,8 +62,10 @@ func (r *reads) walk(e ast.Expr) {
 	case ast.SelectKind:
 		r.walk(e.AsSelect().Operand())
 	case ast.CallKind:
-		r.minor = r.minor || e.AsCall().FunctionName() == "minor"
-		r.major = r.major || e.AsCall().FunctionName() == "major"
+		name := e.AsCall().FunctionName()
+		r.minor = r.minor || name == "minor"
+		r.major = r.major || name == "major"
+		r.loops = r.loops || !slices.Contains(linear, name)
 		if e.AsCall().IsMemberFunction() {
 			r.walk(e.AsCall().Target())
 		}
@@ -70,6 +86,7 @@ func (r *reads) walk(e ast.Expr) {
 			r.walk(field.AsStructField().Value())
 		}
 	case ast.ComprehensionKind:
+		r.loops = true
 		c := e.AsComprehension()
 		for _, name := range []string{c.IterVar(), c.IterVar2()} {
 			if name == "body" || name == "header" || name == "event" {

@@ -256,12 +256,18 @@ func TestDecideNamesParents(t *testing.T) {
 
 func TestDecideIsBoundedAndNeverPanics(t *testing.T) {
 	t.Parallel()
-	r := chargeRule()
-	r.When = text(`body.list.all(a, body.list.all(b, body.list.all(c, a + b + c >= 0)))`)
-	ev := stripeEvent(fmt.Sprintf(`{"list":[%s0]}`, strings.Repeat("1,", 2000)))
-	d := compile(t, stripeSource(r), stripe).Decide(ev)
-	require.Equal(t, dlq.RuleError, d.Parked)
-	require.ErrorContains(t, d.Err, "cost limit")
+	numbers := fmt.Sprintf(`{"list":[%s0]}`, strings.Repeat("1,", 2000))
+	for condition, body := range map[string]string{
+		`body.list.all(a, body.list.all(b, body.list.all(c, a + b + c >= 0)))`:        numbers,
+		`body.text.matches("` + strings.Repeat("(a|b)*", 40) + `c")`:                  `{"text":"` + strings.Repeat("ab", 500_000) + `"}`,
+		`body.text.split("").join("` + strings.Repeat("long", 100) + `").size() == 7`: `{"text":"` + strings.Repeat("ab", 500_000) + `"}`,
+	} {
+		r := chargeRule()
+		r.When = text(condition)
+		d := compile(t, stripeSource(r), stripe).Decide(stripeEvent(body))
+		require.Equal(t, dlq.RuleError, d.Parked, condition)
+		require.ErrorContains(t, d.Err, "cost limit", condition)
+	}
 }
 
 func TestDecideIsSafeForConcurrentUse(t *testing.T) {
