@@ -45,6 +45,7 @@ type LedgerCell struct {
 type books struct {
 	*session
 	posting, inserting *pgxpool.Pool
+	known              ledger.Known // as a worker has it: it learns as it goes
 	events             int64
 	amount             int64 // posted so far
 	transfers          int
@@ -65,6 +66,11 @@ func (s *session) ledgers(ctx context.Context) (cells []LedgerCell, err error) {
 	}
 	if err := b.openWallets(ctx); err != nil {
 		return nil, err
+	}
+	if s.Size.Judge {
+		if err := b.moveWallets(ctx); err != nil {
+			return nil, err
+		}
 	}
 	for _, accounts := range []string{Spread, Hot} {
 		for _, size := range s.Size.Batches {
@@ -100,6 +106,32 @@ func (b *books) openWallets(ctx context.Context) error {
 	}
 	if _, err := b.posting.Exec(ctx, `VACUUM ANALYZE accounts`); err != nil {
 		return fmt.Errorf("analyze wallets: %w", err)
+	}
+	return nil
+}
+
+// moveWallets moves every wallet once: what follows is then what a worker does that has
+// run for a while, and knows its accounts.
+func (b *books) moveWallets(ctx context.Context) error {
+	conn, err := b.posting.Acquire(ctx)
+	if err != nil {
+		return fmt.Errorf("acquire connection: %w", err)
+	}
+	defer conn.Release()
+	const size = 2000
+	tag := b.tag()
+	for next := 0; next < wallets; next += size {
+		postings := make([]*ledger.Posting, size)
+		for i := range postings {
+			b.events++
+			postings[i] = &ledger.Posting{EventNo: b.events, Transfers: []ledger.Transfer{{
+				Operation: fmt.Sprintf("5:bench,0:,4:live,6:charge,%s:%d,", tag, b.events), Debit: "bank",
+				Credit: fmt.Sprint("wallet:", next+i), Asset: "EUR", Amount: 1,
+			}}}
+		}
+		if err := b.post(ctx, conn.Conn(), postings); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -167,6 +199,7 @@ func (b *books) postings(tag string, c *LedgerCell) []*ledger.Posting {
 // post is what a worker does with a batch but for the rows of its events.
 func (b *books) post(ctx context.Context, conn *pgx.Conn, postings []*ledger.Posting) error {
 	batch := ledger.NewBatch(limited, postings)
+	batch.Known = &b.known
 	var first, second pgx.Batch
 	first.Queue("BEGIN")
 	batch.Reserve(&first)

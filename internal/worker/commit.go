@@ -115,6 +115,7 @@ func (l *loop) transact(ctx context.Context, items []*item) error {
 	}
 	reserved := reserve(&first, rows)
 	book := ledger.NewBatch(l.w.limit, postings)
+	book.Known = &l.w.known
 	book.Reserve(&first)
 	if err := conn.SendBatch(ctx, &first).Close(); err != nil {
 		return fmt.Errorf("reserve batch: %w", err)

@@ -102,6 +102,7 @@ type worker struct {
 	alerts      *alert.Sender    // nil: nobody is told
 	streak      streak
 	debts       debts
+	known       ledger.Known // accounts that need not be opened any more
 
 	// between is called between the two round trips, thinking before the rules
 	// of an event, answering before a batch is answered, waking before events are

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 )
 
 // Batch posts many events in one transaction with two round trips: lock what
@@ -15,6 +16,10 @@ import (
 // that two batches never wait for each other in a circle. A batch with holds takes
 // one more round trip.
 type Batch struct {
+	// Known, if it is set before Reserve, spares accounts that are there already the
+	// look whether they have to be opened. It may be shared by batches.
+	Known *Known
+
 	postings []*Posting
 	limits   func(account string) (Limit, bool)
 	ops      map[string]*operation
@@ -22,21 +27,23 @@ type Batch struct {
 	refunds  refunds
 	holds    holds
 	accounts map[accountKey]*account
+	// spare is memory for accounts: one piece instead of many.
+	spare []account
 	// expired are the holds that have expired and are still counted by their
 	// accounts' rows, uncovered what facts have captured beyond their holds, by
 	// operation; last is set once no more hold comes.
 	expired   []*hold
 	uncovered map[string]int64
 	last      bool
-	// kinds is set where operations have kinds.
-	kinds bool
+	// wide is set where operations have kinds, or are refunds.
+	wide bool
 }
 
 // operation is one key of the batch: reserved by us, or there already.
 type operation struct {
 	key string
 	// claimed is the transfer that the reserved row was inserted for.
-	claimed Transfer
+	claimed *Transfer
 	event   int64
 	// reserved is set if the row is ours to keep or delete.
 	reserved bool
@@ -48,9 +55,14 @@ type operation struct {
 
 // account is one account of the batch with what the batch adds to it.
 type account struct {
-	limit *Limit
-	// explicit accounts are not opened by a posting.
-	explicit bool
+	accountKey
+	// limit is what bounds it, and says whether a posting may open it.
+	limit Limit
+	// known is set where the account was not opened, since it is there already.
+	known bool
+	// row is where a locked account's row is until the transaction ends; not valid
+	// where the row says another limit, and there is none without a limit.
+	row pgtype.TID
 	// state is empty where no row was found, and where only those are looked for
 	// that are not open.
 	state   State
@@ -76,44 +88,62 @@ type delta struct {
 // NewBatch prepares postings, which must be in the order of the stream. limits
 // tells which accounts are bounded.
 func NewBatch(limits func(account string) (Limit, bool), postings []*Posting) *Batch {
+	n := 0
+	for _, p := range postings {
+		n += len(p.Transfers)
+	}
 	b := &Batch{
 		postings: postings,
 		limits:   limits,
-		ops:      make(map[string]*operation, len(postings)),
-		accounts: make(map[accountKey]*account, len(postings)),
+		ops:      make(map[string]*operation, n),
+		accounts: make(map[accountKey]*account, n),
+		spare:    make([]account, n),
 	}
+	ops := make([]operation, 0, n) // one piece of memory instead of n
 	for _, p := range postings {
-		for _, t := range p.Transfers {
+		for i := range p.Transfers {
+			t := &p.Transfers[i]
 			if b.ops[t.Operation] == nil {
-				b.ops[t.Operation] = &operation{key: t.Operation, claimed: t, event: p.EventNo}
+				ops = append(ops, operation{key: t.Operation, claimed: t, event: p.EventNo})
+				b.ops[t.Operation] = &ops[len(ops)-1]
 			}
-			b.parents.name(t.Parent)
-			b.refunds.name(t)
-			b.holds.name(t)
-			b.kinds = b.kinds || t.Kind != ""
-			if t.Kind == KindVoid {
-				continue // its hold says which accounts
-			}
-			b.open(accountKey{t.Debit, t.Asset})
-			b.open(accountKey{t.Credit, t.Asset})
+			b.name(t)
 		}
 	}
 	return b
+}
+
+// name notes what a transfer is about.
+func (b *Batch) name(t *Transfer) {
+	b.parents.name(t.Parent)
+	b.refunds.name(*t)
+	b.holds.name(*t)
+	b.wide = b.wide || t.Kind != "" || t.Refund
+	if t.Kind == KindVoid {
+		return // its hold says which accounts
+	}
+	b.open(accountKey{t.Debit, t.Asset})
+	b.open(accountKey{t.Credit, t.Asset})
 }
 
 func (b *Batch) open(k accountKey) {
 	if b.accounts[k] != nil {
 		return
 	}
-	a := &account{}
+	if len(b.spare) == 0 {
+		b.spare = make([]account, max(len(b.postings), 2))
+	}
+	a := &b.spare[0]
+	b.spare = b.spare[1:]
+	a.accountKey = k
 	if limit, ok := b.limits(k.name); ok {
-		a.explicit = limit.Explicit
-		if limit.Rule != "" {
-			a.limit = &limit
-		}
+		a.limit = limit
 	}
 	b.accounts[k] = a
 }
+
+// limited reports whether a balance of the account is bounded.
+func (a *account) limited() bool { return a.limit.Rule != "" }
 
 // Reserve queues the first round trip: operations, their parents, what is given
 // back, limited accounts, then a look at the others. Where there are holds, they are
@@ -209,7 +239,8 @@ func (b *Batch) decide(p *Posting) ([]Transfer, error) {
 	p.Awaits = ""
 	fresh := make([]Transfer, 0, len(p.Transfers))
 	for _, t := range p.Transfers {
-		there, owner := b.ops[t.Operation].posted, b.ops[t.Operation].owner
+		op := b.ops[t.Operation]
+		there, owner := op.posted, op.owner
 		if at := slices.IndexFunc(fresh, func(f Transfer) bool { return f.Operation == t.Operation }); at >= 0 {
 			there, owner = &fresh[at], p.EventNo
 		}
@@ -237,9 +268,9 @@ func (b *Batch) decide(p *Posting) ([]Transfer, error) {
 		forget()
 		return nil, err
 	}
-	for _, t := range fresh {
-		op := b.ops[t.Operation]
-		op.posted, op.owner = &t, p.EventNo
+	for i := range fresh {
+		op := b.ops[fresh[i].Operation]
+		op.posted, op.owner = &fresh[i], p.EventNo
 	}
 	return fresh, nil
 }

@@ -146,6 +146,35 @@ func TestANewLimitedAccountOpensWithNothing(t *testing.T) {
 	require.Equal(t, []string{string(ledger.DebitsMustNotExceedCredits), "enforce"}, []string{rule, policy})
 }
 
+// A changed configuration takes effect with the next transfer, and the last guard
+// with it.
+func TestALimitThatChangesIsStored(t *testing.T) {
+	t.Parallel()
+	pool := open(t)
+	var rule, policy *string
+	for n, limit := range []ledger.Limit{
+		{Rule: ledger.DebitsMustNotExceedCredits, Enforce: true}, {Rule: ledger.DebitsMustNotExceedCredits}, {Rule: ledger.CreditsMustNotExceedDebits},
+		{}, {Rule: ledger.DebitsMustNotExceedCredits, Enforce: true},
+	} {
+		for i := range 2 { // once to change it, once as it stands
+			p := event(move(fmt.Sprint(n, "/", i), "world", "plain", 5))
+			require.NoError(t, pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
+				return ledger.Post(t.Context(), tx, func(name string) (ledger.Limit, bool) { return limit, name == "plain" }, p)
+			}))
+			require.NoError(t, p.Err)
+			require.NoError(t, pool.QueryRow(t.Context(), `SELECT balance_limit, limit_policy FROM accounts WHERE name = 'plain'`).Scan(&rule, &policy))
+			if limit.Rule == "" {
+				require.Nil(t, rule)
+				require.Nil(t, policy)
+				continue
+			}
+			require.Equal(t, string(limit.Rule), *rule)
+			require.Equal(t, limit.Enforce, *policy == "enforce")
+		}
+	}
+	require.Equal(t, sums{Credits: 50}, requireBooks(t, pool).balance("plain"))
+}
+
 func TestLimits(t *testing.T) {
 	t.Parallel()
 	pool := open(t)

@@ -8,7 +8,6 @@ import (
 
 // touched is an account that a posting books on, as it was before.
 type touched struct {
-	accountKey
 	*account
 	was delta
 }
@@ -20,7 +19,7 @@ func (b *Batch) book(transfers []Transfer, held ...reservation) error {
 	err := b.move(transfers, held, &before)
 	for _, t := range before {
 		if err == nil {
-			err = t.check(t.accountKey, t.was)
+			err = t.check(t.was)
 		}
 	}
 	if err != nil {
@@ -36,7 +35,7 @@ func (b *Batch) move(transfers []Transfer, held []reservation, before *[]touched
 	touch := func(k accountKey) *account {
 		a := b.accounts[k]
 		if !slices.ContainsFunc(*before, func(t touched) bool { return t.account == a }) {
-			*before = append(*before, touched{k, a, a.add})
+			*before = append(*before, touched{a, a.add})
 		}
 		return a
 	}
@@ -72,22 +71,22 @@ func grow(sum *int64, amount int64) bool {
 // check says whether the account may take what came on top of was, and still keeps
 // its limit. Money that only eases the bounded side is never refused, even on an account
 // that was over its limit before it had one.
-func (a *account) check(k accountKey, was delta) error {
-	if err := a.admit(k, was); err != nil || a.limit == nil {
+func (a *account) check(was delta) error {
+	if err := a.admit(was); err != nil || !a.limited() {
 		return err
 	}
 	debits, credits := a.debits, a.credits
 	pending := a.pending
 	if !grow(&debits, a.add.debits) || !grow(&credits, a.add.credits) ||
 		!grow(&pending.debits, a.add.held.debits) || !grow(&pending.credits, a.add.held.credits) {
-		return fmt.Errorf("%w: account %s: the balance would exceed 64 bits", ErrAmountOverflow, k.name)
+		return fmt.Errorf("%w: account %s: the balance would exceed 64 bits", ErrAmountOverflow, a.name)
 	}
 	boundedBefore, heldBefore, _ := a.against(was)
 	bounded, held, bound := a.against(a.add)
 	grown := bounded-boundedBefore > heldBefore-held
 	if a.limit.Enforce && grown && bounded > bound-held {
 		return fmt.Errorf("%w: account %s (%s, minor units): %s: %d posted and %d held against %d",
-			ErrInsufficientFunds, k.name, k.asset, a.limit.Rule, bounded, held, bound)
+			ErrInsufficientFunds, a.name, a.asset, a.limit.Rule, bounded, held, bound)
 	}
 	return nil
 }
@@ -112,12 +111,12 @@ func (a *account) passed(add delta) bool {
 // recorded: facts that a person should know of. It is complete after Decide.
 func (b *Batch) Overdrawn() []string {
 	var names []string
-	for k, a := range b.accounts {
-		if a.limit == nil || a.limit.Enforce || a.add == (delta{}) {
+	for _, a := range b.accounts {
+		if !a.limited() || a.limit.Enforce || a.add == (delta{}) {
 			continue
 		}
 		if !a.passed(delta{}) && a.passed(a.add) {
-			names = append(names, k.name)
+			names = append(names, a.name)
 		}
 	}
 	slices.Sort(names)

@@ -177,9 +177,9 @@ func (b *Batch) lockHeld(ctx context.Context, tx Sender) error {
 // more round trip, for those that have something held.
 func (b *Batch) readExpired(ctx context.Context, tx Querier) error {
 	var names, assets []string
-	for k, a := range b.accounts {
-		if a.limit != nil && (a.pending.debits > 0 || a.pending.credits > 0) {
-			names, assets = append(names, k.name), append(assets, k.asset)
+	for _, a := range b.accounts {
+		if a.limited() && (a.pending.debits > 0 || a.pending.credits > 0) {
+			names, assets = append(names, a.name), append(assets, a.asset)
 		}
 	}
 	if len(names) == 0 {

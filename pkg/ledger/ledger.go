@@ -29,6 +29,9 @@
 // 55P03, and nothing else is to be expected but the driver's errors. Transactions are
 // READ COMMITTED.
 //
+// Programs that post many batches share a Known among them, which spares each account
+// that is there a look.
+//
 // Costs: two round trips a batch, beside BEGIN and COMMIT, and one more each where an
 // operation is there already and where something is refunded. Batches of 500 move
 // some twelve times as much in a second as transactions of one. Reads say theirs.

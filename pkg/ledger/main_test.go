@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -29,6 +30,9 @@ func open(t testing.TB) *pgxpool.Pool {
 	t.Helper()
 	return pgtest.Pool(t, stack.DatabaseURL, postgres.Worker)
 }
+
+// knownIn are the accounts that are known in each test's database: *ledger.Known.
+var knownIn sync.Map
 
 var eventNumbers atomic.Int64
 
@@ -70,6 +74,8 @@ func post(ctx context.Context, pool *pgxpool.Pool, postings []*ledger.Posting, s
 
 func postIn(ctx context.Context, tx pgx.Tx, postings []*ledger.Posting, skip ...*ledger.Posting) error {
 	batch := ledger.NewBatch(limits, postings)
+	known, _ := knownIn.LoadOrStore(tx.Conn().Config().ConnString(), new(ledger.Known))
+	batch.Known = known.(*ledger.Known)
 	var first, second pgx.Batch
 	batch.Reserve(&first)
 	if err := tx.SendBatch(ctx, &first).Close(); err != nil {

@@ -21,19 +21,27 @@ const (
 	StateClosed State = "closed"
 )
 
+// stateOf is a state as the database has it, without a copy of one that is known.
+func stateOf(stored []byte) State {
+	if string(stored) == string(StateOpen) {
+		return StateOpen
+	}
+	return State(stored)
+}
+
 // readStates queues the look at the accounts that are not locked, since they have
 // no limit. Those of them that open with a transfer are looked for among the few
 // that are not open; those that do not, one by one. An account that is frozen
 // after that is refused by the database when its balance is written.
 func (b *Batch) readStates(q *pgx.Batch) {
 	var opening, names, assets []string
-	for k, a := range b.accounts {
+	for _, a := range b.accounts {
 		switch {
-		case a.limit != nil: // read with its lock
-		case a.explicit:
-			names, assets = append(names, k.name), append(assets, k.asset)
+		case a.limited(): // read with its lock
+		case a.limit.Explicit:
+			names, assets = append(names, a.name), append(assets, a.asset)
 		default:
-			opening = append(opening, k.name)
+			opening = append(opening, a.name)
 		}
 	}
 	if len(opening) > 0 {
@@ -66,7 +74,7 @@ func (b *Batch) noteStates(found pgx.Rows) error {
 }
 
 // admit says whether the account's state lets pass what came on top of was.
-func (a *account) admit(k accountKey, was delta) error {
+func (a *account) admit(was delta) error {
 	var reason error
 	switch {
 	case a.add.debits == was.debits && a.add.credits == was.credits &&
@@ -76,12 +84,12 @@ func (a *account) admit(k accountKey, was delta) error {
 		reason = ErrAccountClosed
 	case a.state == StateFrozen && !a.fact(was):
 		reason = ErrAccountFrozen
-	case a.state == "" && a.explicit:
+	case a.state == "" && a.limit.Explicit:
 		reason = ErrAccountUnknown
 	default:
 		return nil
 	}
-	return fmt.Errorf("%w: %s in %s", reason, k.name, k.asset)
+	return fmt.Errorf("%w: %s in %s", reason, a.name, a.asset)
 }
 
 // fact reports whether what came on top of was is only what the account's limit
@@ -89,7 +97,7 @@ func (a *account) admit(k accountKey, was delta) error {
 // became of the account since.
 func (a *account) fact(was delta) bool {
 	switch {
-	case a.limit == nil || a.limit.Enforce:
+	case !a.limited() || a.limit.Enforce:
 		return false
 	case a.limit.Rule == CreditsMustNotExceedDebits:
 		return a.add.debits == was.debits && a.add.held.debits <= was.held.debits
@@ -114,10 +122,10 @@ func (b *Batch) frozen(moves []Transfer) error {
 // facts that a person should know of. It is complete after Decide.
 func (b *Batch) Frozen() []string {
 	var names []string
-	for k, a := range b.accounts {
+	for _, a := range b.accounts {
 		grown := a.add.sides != (sides{}) || a.add.held.debits > 0 || a.add.held.credits > 0
 		if a.state == StateFrozen && grown {
-			names = append(names, k.name)
+			names = append(names, a.name)
 		}
 	}
 	slices.Sort(names)

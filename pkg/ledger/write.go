@@ -1,10 +1,10 @@
 package ledger
 
 import (
-	"maps"
 	"slices"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 )
 
 // Write queues the second round trip: what Decide has let through, accounts
@@ -21,17 +21,18 @@ func (b *Batch) Write(q *pgx.Batch) {
 // and hands over what another posting of the batch has taken since.
 func (b *Batch) settleOperations(q *pgx.Batch) {
 	var drop, handOver []string
-	for _, key := range sortedKeys(b.ops) {
-		op := b.ops[key]
+	for key, op := range b.ops {
 		if !op.reserved || op.posted != nil && op.owner == op.event {
 			continue
 		}
 		drop = append(drop, key)
 		if op.posted != nil {
-			op.claimed, op.event = *op.posted, op.owner
+			op.claimed, op.event = op.posted, op.owner
 			handOver = append(handOver, key)
 		}
 	}
+	slices.Sort(drop)
+	slices.Sort(handOver)
 	if len(drop) > 0 {
 		q.Queue(`DELETE FROM operations WHERE key = ANY($1)`, drop)
 	}
@@ -39,13 +40,15 @@ func (b *Batch) settleOperations(q *pgx.Batch) {
 }
 
 func (b *Batch) writeTransfers(q *pgx.Batch) {
-	var (
-		events, amounts              []int64
-		numbers                      []int16
-		ops, debits, credits, assets []string
-	)
+	n := 0
 	for _, p := range b.postings {
-		for i, t := range p.Posted {
+		n += len(p.Posted)
+	}
+	events, amounts, numbers := make([]int64, 0, n), make([]int64, 0, n), make([]int16, 0, n)
+	ops, debits, credits, assets := make([]string, 0, n), make([]string, 0, n), make([]string, 0, n), make([]string, 0, n)
+	for _, p := range b.postings {
+		for i := range p.Posted {
+			t := &p.Posted[i]
 			if t.moved() == 0 {
 				continue
 			}
@@ -77,29 +80,71 @@ func (b *Batch) writeTransfers(q *pgx.Batch) {
 		events, numbers, ops, debits, credits, assets, amounts)
 }
 
-// writeBalances opens accounts on first use and adds what the batch moved, in
-// lock order: the rows of unnest arrive, and are locked, as Go sorted them. The
-// limit is always today's, so that a changed configuration takes effect.
+// writeBalances adds what the batch moved: first to accounts that are locked, then
+// to the others, which it opens on first use, in lock order: the rows of unnest
+// arrive, and are locked, as Go sorted them. The limit is always today's, so that a
+// changed configuration takes effect.
 func (b *Batch) writeBalances(q *pgx.Batch) {
-	keys := slices.SortedFunc(maps.Keys(b.accounts), accountKey.compare)
-	keys = slices.DeleteFunc(keys, func(k accountKey) bool { return b.accounts[k].add == delta{} && b.accounts[k].released == sides{} })
-	if len(keys) == 0 {
-		return
-	}
-	n := len(keys)
-	names, assets, rules, policies := make([]string, n), make([]string, n), make([]string, n), make([]string, n)
-	debits, credits := make([]int64, n), make([]int64, n)
-	for i, k := range keys {
-		a := b.accounts[k]
-		names[i], assets[i], debits[i], credits[i] = k.name, k.asset, a.add.debits, a.add.credits
-		if a.limit != nil {
-			rules[i], policies[i] = string(a.limit.Rule), a.limit.policy()
+	var locked, others []*account
+	for _, a := range b.accounts {
+		switch {
+		case a.add == delta{} && a.released == sides{}:
+		case a.row.Valid && len(b.holds) == 0:
+			locked = append(locked, a)
+		default:
+			others = append(others, a)
 		}
 	}
-	if len(b.holds) > 0 {
-		b.writeHeld(q, keys, names, assets, debits, credits, rules, policies)
+	moveLocked(q, locked)
+	slices.SortFunc(others, func(a, o *account) int { return a.compare(o.accountKey) })
+	switch {
+	case len(others) == 0:
+	case len(b.holds) > 0:
+		b.writeHeld(q, others)
+	default:
+		move(q, others)
+	}
+}
+
+// moveLocked moves accounts whose limit stays as it is, by the places of their rows:
+// nobody else can move those while they are locked.
+func moveLocked(q *pgx.Batch, accounts []*account) {
+	if len(accounts) == 0 {
 		return
 	}
+	n := len(accounts)
+	rows, debits, credits := make([]pgtype.TID, n), make([]int64, n), make([]int64, n)
+	for i, a := range accounts {
+		rows[i], debits[i], credits[i] = a.row, a.add.debits, a.add.credits
+	}
+	q.Queue(`
+		UPDATE accounts a
+		SET debits_posted = a.debits_posted + k.debits,
+		    credits_posted = a.credits_posted + k.credits
+		FROM unnest($1::tid[], $2::bigint[], $3::bigint[]) AS k (row, debits, credits)
+		WHERE a.ctid = k.row`, rows, debits, credits)
+}
+
+// moved are the columns of accounts that are moved.
+type moved struct {
+	names, assets, rules, policies []string
+	debits, credits                []int64
+}
+
+func columns(accounts []*account) moved {
+	n := len(accounts)
+	m := moved{make([]string, n), make([]string, n), make([]string, n), make([]string, n), make([]int64, n), make([]int64, n)}
+	for i, a := range accounts {
+		m.names[i], m.assets[i], m.debits[i], m.credits[i] = a.name, a.asset, a.add.debits, a.add.credits
+		if a.limited() {
+			m.rules[i], m.policies[i] = string(a.limit.Rule), a.limit.policy()
+		}
+	}
+	return m
+}
+
+func move(q *pgx.Batch, accounts []*account) {
+	m := columns(accounts)
 	q.Queue(`
 		INSERT INTO accounts AS a (name, asset, debits_posted, credits_posted, balance_limit, limit_policy)
 		SELECT name, asset, debits, credits, NULLIF(rule, ''), NULLIF(policy, '')
@@ -110,5 +155,5 @@ func (b *Batch) writeBalances(q *pgx.Batch) {
 		    credits_posted = a.credits_posted + excluded.credits_posted,
 		    balance_limit = excluded.balance_limit,
 		    limit_policy = excluded.limit_policy`,
-		names, assets, debits, credits, rules, policies)
+		m.names, m.assets, m.debits, m.credits, m.rules, m.policies)
 }

@@ -94,16 +94,15 @@ func (o *opened) write(q *pgx.Batch) {
 // writeHeld is writeBalances of a batch with holds. What is released cannot be
 // proposed as a new row's balance, which must not be negative: it is looked up, by
 // asset and name.
-func (b *Batch) writeHeld(q *pgx.Batch, keys []accountKey, names, assets []string, debits, credits []int64, rules, policies []string) {
-	n := len(keys)
+func (b *Batch) writeHeld(q *pgx.Batch, accounts []*account) {
+	n, m := len(accounts), columns(accounts)
 	heldDebits, heldCredits := make([]int64, n), make([]int64, n)
 	released := map[string][2]int64{}
-	for i, k := range keys {
-		a := b.accounts[k]
+	for i, a := range accounts {
 		by := sides{a.add.held.debits - a.released.debits, a.add.held.credits - a.released.credits}
 		heldDebits[i], heldCredits[i] = max(by.debits, 0), max(by.credits, 0)
 		if by.debits < 0 || by.credits < 0 {
-			released[k.asset+" "+k.name] = [2]int64{max(-by.debits, 0), max(-by.credits, 0)}
+			released[a.asset+" "+a.name] = [2]int64{max(-by.debits, 0), max(-by.credits, 0)}
 		}
 	}
 	q.Queue(`
@@ -120,5 +119,5 @@ func (b *Batch) writeHeld(q *pgx.Batch, keys []accountKey, names, assets []strin
 		                      - COALESCE(($9 -> (a.asset || ' ' || a.name) ->> 1)::bigint, 0),
 		    balance_limit = excluded.balance_limit,
 		    limit_policy = excluded.limit_policy`,
-		names, assets, debits, credits, rules, policies, heldDebits, heldCredits, released)
+		m.names, m.assets, m.debits, m.credits, m.rules, m.policies, heldDebits, heldCredits, released)
 }

@@ -98,34 +98,29 @@ var All = []Breakage{
 			{batch, `	return slices.Sorted(maps.Keys(ops))
 `, `	return slices.Collect(maps.Keys(ops))
 `},
-			{reserve, `	slices.SortFunc(keys, accountKey.compare)
-`, `	slices.Reverse(keys[:0])
+			{reserve, `	slices.SortFunc(limited, func(a, o *account) int { return a.compare(o.accountKey) })
+`, `	slices.Reverse(limited[:0])
 `},
 			{reserve, `	q.Queue(` + "`" + `
-		SELECT a.name, a.asset, a.state, a.debits_posted`, `	for i := range n {
+		SELECT k.n, a.ctid,`, `	for i := range n {
 		q.Queue(` + "`" + `
-		SELECT a.name, a.asset, a.state, a.debits_posted`},
+		SELECT k.n, a.ctid,`},
 			{reserve, `		ORDER BY a.name, a.asset
-		FOR NO KEY UPDATE OF a` + "`" + `, names, assets)`, `
-		FOR NO KEY UPDATE OF a` + "`" + `, names[i:i+1], assets[i:i+1])`},
-			{reserve, `			a.state, a.debits, a.credits, a.pending = state, debits, credits, pending
-		}
-		return found.Err()
-	})
-`, `			a.state, a.debits, a.credits, a.pending = state, debits, credits, pending
-		}
-		return found.Err()
-	})
+		FOR NO KEY UPDATE OF a` + "`" + `, names, assets).Query(func(found pgx.Rows) error { return b.noteLocked(found, limited) })
+`, `
+		FOR NO KEY UPDATE OF a` + "`" + `, names[i:i+1], assets[i:i+1]).Query(func(found pgx.Rows) error { return b.noteLocked(found, limited[i:i+1]) })
 	}
 `},
-			{write, `slices.SortedFunc(maps.Keys(b.accounts), accountKey.compare)`, `slices.Collect(maps.Keys(b.accounts))`},
+			{write, `	slices.SortFunc(others, func(a, o *account) int { return a.compare(o.accountKey) })
+`, `	slices.Reverse(others[:0])
+`},
 			// One statement for each: else two batches meet too seldom for a short run.
 			{write, `	q.Queue(` + "`" + `
-		INSERT INTO accounts AS a`, `	for i := range n {
+		INSERT INTO accounts AS a`, `	for i := range accounts {
 		q.Queue(` + "`" + `
 		INSERT INTO accounts AS a`},
-			{write, `		names, assets, debits, credits, rules, policies)
-`, `		names[i:i+1], assets[i:i+1], debits[i:i+1], credits[i:i+1], rules[i:i+1], policies[i:i+1])
+			{write, `		m.names, m.assets, m.debits, m.credits, m.rules, m.policies)
+`, `		m.names[i:i+1], m.assets[i:i+1], m.debits[i:i+1], m.credits[i:i+1], m.rules[i:i+1], m.policies[i:i+1])
 	}
 `},
 		},
