@@ -54,6 +54,19 @@ func TestTheHoldsOfTheReference(t *testing.T) {
 	require.Empty(t, decide("payment_intent.canceled", `"latest_charge":null`), "it was never held")
 }
 
+// And what it shows of what is expected.
+func TestWhatTheReferenceExpects(t *testing.T) {
+	t.Parallel()
+	decide := reference(t, "What is expected")
+	const order = `"id":"pi_1","object":"payment_intent","metadata":{"user":"ann","amount":"2000","currency":"usd"},`
+	exact := decide("payment_intent.succeeded", order+`"amount_received":2000`)
+	require.Len(t, exact, 1)
+	more := decide("payment_intent.succeeded", order+`"amount_received":2001`)
+	require.Len(t, more, 2)
+	require.Equal(t, exact[0], more[0])
+	require.Equal(t, []any{int64(1), "wallet:ann"}, []any{more[1].Amount, more[1].Credit})
+}
+
 // And what it shows of refunds and their total.
 func TestTheRefundsOfTheReference(t *testing.T) {
 	t.Parallel()

@@ -232,7 +232,9 @@ type Fetch struct {
 
 // Rule says which transfers arise from the events that When selects.
 type Rule struct {
-	When      Text
+	When Text
+	// Expect is optional: what must be true of an event that When lets in.
+	Expect    Text
 	Transfers []Transfer
 	Pos       Pos
 }

@@ -92,6 +92,7 @@ func TestLoadReadsEveryKey(t *testing.T) {
 	require.Len(t, stripe.Rules, 2)
 	require.Equal(t, `event.type == "charge.succeeded"`, stripe.Rules[0].When.Value)
 	require.Len(t, stripe.Rules[0].Transfers, 5)
+	require.Equal(t, "body.data.object.paid", stripe.Rules[0].Expect.Value)
 	require.False(t, stripe.Rules[0].Transfers[0].RunningTotal)
 	require.True(t, stripe.Rules[0].Transfers[4].RunningTotal)
 	hold, capture, void := stripe.Rules[0].Transfers[1], stripe.Rules[0].Transfers[2], stripe.Rules[0].Transfers[3]

@@ -228,6 +228,7 @@ func ruleKeys(rule *Rule, at Pos) keys {
 	rule.Pos = at
 	return keys{
 		"when":      expression(&rule.When).require(),
+		"expect":    expression(&rule.Expect),
 		"transfers": transfers(&rule.Transfers).require(),
 	}
 }

@@ -47,12 +47,27 @@ func (s *Set) apply(f *facts) Decision {
 	return d
 }
 
+// check holds what a rule expects against an event that it matches.
+func (r *rule) check(f *facts) *refusal {
+	if r.expect == nil {
+		return nil
+	}
+	holds, refused := r.expect.holds(f)
+	if refused == nil && !holds {
+		refused = r.expect.refuse(refuse(dlq.AmountMismatch, "is false: the event is not what was expected"))
+	}
+	return refused
+}
+
 // transfers evaluates the transfers of the rules that matched.
 func (s *Set) transfers(f *facts, outcomes []byte) ([]ledger.Transfer, *refusal) {
 	var posted []ledger.Transfer
 	for i := range s.rules {
 		if outcomes[i] != matched {
 			continue
+		}
+		if refused := s.rules[i].check(f); refused != nil {
+			return nil, refused
 		}
 		for j := range s.rules[i].transfers {
 			t := &s.rules[i].transfers[j]

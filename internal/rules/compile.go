@@ -58,6 +58,11 @@ func (c *compiler) rule(r config.Rule, i int) rule {
 	compiled := rule{when: c.expression(r.When, r.Pos, path+".when", wanted{
 		result: cel.BoolType, hint: `write a condition, for example event.type == "charge.succeeded"`,
 	})}
+	if written(r.Expect) {
+		compiled.expect = c.expression(r.Expect, r.Pos, path+".expect", wanted{
+			result: cel.BoolType, hint: "write a condition, for example body.amount == body.order.amount", missing: dlq.AmountMissing,
+		})
+	}
 	for j, t := range r.Transfers {
 		compiled.transfers = append(compiled.transfers, c.transfer(t, fmt.Sprintf("%s.transfers[%d]", path, j)))
 	}

@@ -82,6 +82,9 @@ func (s *Set) hash() int64 {
 	}
 	for _, r := range s.source.Rules {
 		h = appendList(h, []string{r.When.Value})
+		if r.Expect.Value != "" { // as below
+			h = appendList(h, []string{"expect", r.Expect.Value})
+		}
 		for _, t := range r.Transfers {
 			texts := []string{t.Debit.Value, t.Credit.Value, t.Amount.Value, t.Asset.Value, t.Operation.Value}
 			if t.Parent.Value != "" { // rules without parents keep their version

@@ -243,6 +243,56 @@ func TestWhatCameIsPosted(t *testing.T) {
 	require.Equal(t, "10000 NGN", decideAmount(t, major, `"100.00"`, `"NGN"`, ""))
 }
 
+// Case 69, where a rule says what is expected: what came and is not that moves nothing,
+// but where another rule takes it, as the surplus for the customer.
+func TestWhatIsExpected(t *testing.T) {
+	t.Parallel()
+	movement := func(credit, amount, key string) config.Transfer {
+		return config.Transfer{
+			Debit: text(`"bank"`), Credit: text(credit), Amount: text(amount), Asset: text("body.currency"), Operation: text(`op("` + key + `", body.id)`),
+		}
+	}
+	const paid = "major(body.amount, body.currency)"
+	ordered := config.Rule{
+		When: text("true"), Expect: text(paid + " >= body.ordered && body.currency == body.ordered_in"),
+		Transfers: []config.Transfer{movement(`"shop"`, "body.ordered", "order")},
+	}
+	surplus := config.Rule{
+		When:      text(paid + " > body.ordered"),
+		Transfers: []config.Transfer{movement(`"customer:" + body.customer`, paid+" - body.ordered", "surplus")},
+	}
+	src := genericSource(func(*config.Transfer) {})
+	src.Rules = []config.Rule{ordered, surplus}
+	set := compile(t, src, generic)
+	decide := func(amount, currency, more string) rules.Decision {
+		return set.Decide(genericEvent(`{"id":"o1","customer":"c","amount":"` + amount + `","currency":"` + currency + `","ordered_in":"USD"` + more + `}`))
+	}
+	const order = `,"ordered":10000`
+	for _, wrong := range [][2]string{{"99.99", "USD"}, {"100.00", "NGN"}, {"100.01", "NGN"}} {
+		d := decide(wrong[0], wrong[1], order)
+		require.Equal(t, dlq.AmountMismatch, d.Parked, wrong)
+		require.Empty(t, d.Transfers)
+		require.ErrorContains(t, d.Err, "rules[0].expect")
+		require.ErrorContains(t, d.Err, "is false")
+	}
+	require.Len(t, decide("100.00", "USD", order).Transfers, 1)
+	over := decide("100.01", "USD", order)
+	require.NoError(t, over.Err)
+	require.Equal(t, []any{int64(10000), "shop", int64(1), "customer:c"},
+		[]any{over.Transfers[0].Amount, over.Transfers[0].Credit, over.Transfers[1].Amount, over.Transfers[1].Credit})
+	src.Rules = []config.Rule{ordered}
+	d := compile(t, src, generic).Decide(genericEvent(`{"id":"o1","amount":"1","currency":"USD","ordered_in":"USD"}`))
+	require.Equal(t, dlq.AmountMissing, d.Parked)
+
+	// What a rule does not match, it expects nothing of.
+	src.Rules[0].When = text(`body.currency == "EUR"`)
+	require.NoError(t, compile(t, src, generic).Decide(genericEvent(`{"id":"o1","amount":"1","currency":"USD","ordered":100}`)).Err)
+	unexpecting := src
+	unexpecting.Rules = []config.Rule{src.Rules[0]}
+	unexpecting.Rules[0].Expect = config.Text{}
+	require.NotEqual(t, compile(t, src, generic).Version(), compile(t, unexpecting, generic).Version())
+}
+
 // Case 54 and D6.
 func TestOperations(t *testing.T) {
 	t.Parallel()

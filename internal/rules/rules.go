@@ -79,7 +79,9 @@ type Set struct {
 }
 
 type rule struct {
-	when      *expression
+	when *expression
+	// expect is nil where nothing is expected of the events that when lets in.
+	expect    *expression
 	transfers []transfer
 }
 
