@@ -80,7 +80,8 @@ func TestWhatWaitedForACorrectionIsTriedAtOnce(t *testing.T) {
 // So does a conflict that is let stand.
 func TestWhatWaitedForALetterIsTriedAtOnce(t *testing.T) {
 	s := systemtest.New(t, stack, sleepy)
-	s.Decide(pay("evt_1", "p0", "bank", wallet, "500"), pay("evt_1", "p1", "bank", wallet, "400"))
+	s.Decide(pay("evt_1", "p0", "bank", wallet, "500"))
+	s.Decide(pay("evt_1", "p1", "bank", wallet, "400")) // after the one that stands
 	waits(t, s, giveBack("evt_r1", "p1"))
 	letters := s.Stored()
 	require.Len(t, letters, 1)
