@@ -124,16 +124,18 @@ func (s *System) Work() (stop func()) {
 	return stop
 }
 
-// Decide publishes events and lets a worker decide everything that is stored.
+// Decide lets a worker decide what is stored, and then events one after the other: its
+// loops would take some of them at once, in any order.
 func (s *System) Decide(events ...*envelope.Event) {
 	s.T.Helper()
+	stop := s.Work()
 	for _, e := range events {
 		msg, err := e.Msg()
 		require.NoError(s.T, err)
 		_, err = s.JS.PublishMsg(s.T.Context(), msg)
 		require.NoError(s.T, err)
+		s.Settle()
 	}
-	stop := s.Work()
 	s.Settle()
 	stop()
 }
