@@ -159,3 +159,24 @@ func TestARowThatMovesWhileItsLockIsWaitedFor(t *testing.T) {
 	require.NoError(t, <-waiter)
 	require.Equal(t, sums{Debits: 105, Credits: 110}, requireBooks(t, pool).balance("wallet"))
 }
+
+// Where a locked row is not where it was, by whatever means, nothing is committed.
+func TestARowThatIsElsewhereFailsTheBatch(t *testing.T) {
+	t.Parallel()
+	pool := open(t)
+	_, err := postKnowing(t.Context(), pool, nil, true, event(move("first", "world", "wallet", 5)))
+	require.NoError(t, err)
+	err = pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
+		batch := ledger.NewBatch(limits, []*ledger.Posting{event(move("second", "world", "wallet", 7))})
+		var first, second pgx.Batch
+		batch.Reserve(&first)
+		require.NoError(t, tx.SendBatch(t.Context(), &first).Close())
+		require.NoError(t, batch.Decide(t.Context(), tx))
+		_, err := tx.Exec(t.Context(), `UPDATE accounts SET debits_posted = debits_posted WHERE name = 'wallet'`)
+		require.NoError(t, err)
+		batch.Write(&second)
+		return tx.SendBatch(t.Context(), &second).Close()
+	})
+	require.Equal(t, "22012", state(err))
+	require.Equal(t, sums{Credits: 5}, requireBooks(t, pool).balance("wallet"))
+}

@@ -107,7 +107,8 @@ func (b *Batch) writeBalances(q *pgx.Batch) {
 }
 
 // moveLocked moves accounts whose limit stays as it is, by the places of their rows:
-// nobody else can move those while they are locked.
+// nobody else can move those while they are locked. Should one not be where it was,
+// the statement fails, and with it the transaction: it divides by zero.
 func moveLocked(q *pgx.Batch, accounts []*account) {
 	if len(accounts) == 0 {
 		return
@@ -118,11 +119,15 @@ func moveLocked(q *pgx.Batch, accounts []*account) {
 		rows[i], debits[i], credits[i] = a.row, a.add.debits, a.add.credits
 	}
 	q.Queue(`
-		UPDATE accounts a
-		SET debits_posted = a.debits_posted + k.debits,
-		    credits_posted = a.credits_posted + k.credits
-		FROM unnest($1::tid[], $2::bigint[], $3::bigint[]) AS k (row, debits, credits)
-		WHERE a.ctid = k.row`, rows, debits, credits)
+		WITH moved AS (
+			UPDATE accounts a
+			SET debits_posted = a.debits_posted + k.debits,
+			    credits_posted = a.credits_posted + k.credits
+			FROM unnest($1::tid[], $2::bigint[], $3::bigint[]) AS k (row, debits, credits)
+			WHERE a.ctid = k.row
+			RETURNING true)
+		SELECT 1 / (count(*) = $4)::integer
+		FROM moved`, rows, debits, credits, n)
 }
 
 // moved are the columns of accounts that are moved.
