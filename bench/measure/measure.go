@@ -69,6 +69,7 @@ type Result struct {
 	Machine  Machine        `json:"machine"`
 	Size     Size           `json:"size"`
 	Receiver []ReceiverCell `json:"receiver,omitempty"`
+	Bare     []BareCell     `json:"bare,omitempty"`
 	Worker   []DrainCell    `json:"worker,omitempty"`
 	Ledger   []LedgerCell   `json:"ledger,omitempty"`
 	// Contenders are other ways to do the same.

@@ -31,7 +31,7 @@ type part struct {
 func (s *session) parts(result *Result) ([]part, error) {
 	all := []part{
 		{PartReceiver, "acks of closed loops, with group commit and one by one", s.Size.receiverTime(), func(ctx context.Context) (err error) {
-			result.Receiver, err = s.receivers(ctx)
+			result.Receiver, result.Bare, err = s.receivers(ctx)
 			return err
 		}},
 		{PartWorker, "kinds of worker on one backlog", s.Size.workerTime(), func(ctx context.Context) (err error) {
@@ -96,7 +96,7 @@ const (
 
 func (s Size) receiverTime() time.Duration {
 	cell := s.WarmUp + s.Measure + time.Second
-	return time.Duration(2*len(s.Senders)*s.Rounds) * cell
+	return time.Duration(3*len(s.Senders)*s.Rounds) * cell
 }
 
 func (s Size) workerTime() time.Duration {

@@ -8,16 +8,16 @@ import (
 )
 
 const (
-	// expectGroup and expectBatch are what the two ideas must be worth.
-	expectGroup = 4
+	// expectBatch is what batches must be worth to a worker.
 	expectBatch = 10
 	// expectLedger is what is to be left of bare inserts, and ledgerBatch where that
 	// is looked at.
 	expectLedger = 0.5
 	ledgerBatch  = 500
-	// groupSenders is where the first is looked at.
-	groupSenders = 256
 )
+
+// expectGroup is what group commit must be worth with so many senders.
+var expectGroup = map[int]float64{256: 4, 1000: 8}
 
 // Ratio compares two cells.
 type Ratio struct {
@@ -43,18 +43,11 @@ func (r Ratio) Verdict() string {
 
 func ratios(result *Result) []Ratio {
 	var found []Ratio
-	group, batch, bare := float64(expectGroup), float64(expectBatch), expectLedger
+	batch, bare := float64(expectBatch), expectLedger
 	if !result.Size.Judge {
-		group, batch, bare = 0, 0, 0
+		batch, bare = 0, 0
 	}
-	received := map[rig.Publishing]map[int]ReceiverCell{rig.GroupCommit: {}, rig.OneByOne: {}}
-	for _, c := range result.Receiver {
-		received[c.Publishing][c.Senders] = c
-	}
-	if ours, ok := received[rig.GroupCommit][groupSenders]; ok {
-		found = append(found, ratio("receiver, 256 senders: group commit / one by one",
-			ours.Rounds, received[rig.OneByOne][groupSenders].Rounds, group))
-	}
+	found = append(found, receiverRatios(result)...)
 	drained := map[string]DrainCell{}
 	for _, c := range result.Worker {
 		drained[c.Name] = c
@@ -67,12 +60,34 @@ func ratios(result *Result) []Ratio {
 		)
 	}
 	for _, c := range result.Ledger {
+		if c.Batch == ledgerBatch && c.Accounts == Spread && len(drained) > 0 {
+			found = append(found, ratio("worker / operations and transfers merely inserted", drained[Batches].Rounds, c.Inserted, bare))
+		}
 		if c.Batch == ledgerBatch {
 			found = append(found, ratio(fmt.Sprintf("ledger, batches of %d, %s: posted / merely inserted", c.Batch, c.Accounts), c.Posted, c.Inserted, bare))
 		}
 	}
 	found = append(found, contenderRatios(result.Contenders, result.Size.Judge)...)
 	return append(found, pathRatios(result)...)
+}
+
+func receiverRatios(result *Result) (found []Ratio) {
+	received := map[rig.Publishing]map[int]ReceiverCell{rig.GroupCommit: {}, rig.OneByOne: {}}
+	for _, c := range result.Receiver {
+		received[c.Publishing][c.Senders] = c
+		if least := expectGroup[c.Senders]; c.Publishing == rig.OneByOne && least > 0 {
+			if !result.Size.Judge {
+				least = 0
+			}
+			found = append(found, ratio(fmt.Sprintf("receiver, %d senders: group commit / one by one", c.Senders),
+				received[rig.GroupCommit][c.Senders].Rounds, c.Rounds, least))
+		}
+	}
+	for _, c := range result.Bare {
+		found = append(found, ratio(fmt.Sprintf("receiver, %d senders / the broker alone, batches of %d", c.Senders, c.Batch),
+			received[rig.GroupCommit][c.Senders].Rounds, c.Rounds, 0))
+	}
+	return found
 }
 
 // ratio compares the means, and the rounds pair by pair.

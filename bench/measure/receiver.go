@@ -33,17 +33,17 @@ type ReceiverCell struct {
 }
 
 // receivers runs both receivers side by side, one of them always idle, and
-// sends to them in turn.
-func (s *session) receivers(ctx context.Context) (cells []ReceiverCell, err error) {
+// sends to them in turn, and to the broker alone.
+func (s *session) receivers(ctx context.Context) (cells []ReceiverCell, bare []BareCell, err error) {
 	if err := s.rig.Reset(ctx); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	arms := []rig.Publishing{rig.GroupCommit, rig.OneByOne}
 	programs := map[rig.Publishing]*rig.Program{}
 	for _, arm := range arms {
 		program, err := s.rig.StartReceiver(ctx, arm)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		programs[arm] = program
 		defer func() { err = errors.Join(err, program.Stop(context.WithoutCancel(ctx))) }()
@@ -54,10 +54,16 @@ func (s *session) receivers(ctx context.Context) (cells []ReceiverCell, err erro
 			cells = append(cells, ReceiverCell{Publishing: arm, Senders: senders, latency: load.NewHistogram()})
 		}
 	}
+	bare = s.bareCells()
 	for range s.Size.Rounds {
 		for i := range cells {
 			if err := s.receive(ctx, &cells[i], programs[cells[i].Publishing]); err != nil {
-				return nil, err
+				return nil, nil, err
+			}
+		}
+		for i := range bare {
+			if err := s.bare(ctx, &bare[i]); err != nil {
+				return nil, nil, err
 			}
 		}
 	}
@@ -67,7 +73,7 @@ func (s *session) receivers(ctx context.Context) (cells []ReceiverCell, err erro
 		c.P50, c.P99 = milliseconds(c.latency, 50), milliseconds(c.latency, 99)
 		c.Cost = perEvent(c.cost, c.Accepted)
 	}
-	return cells, nil
+	return cells, bare, nil
 }
 
 // receive adds one round to c.

@@ -20,6 +20,9 @@ func tables(result *measure.Result) []table {
 	if len(result.Receiver) > 0 {
 		all = append(all, receivers(result.Receiver))
 	}
+	if len(result.Bare) > 0 {
+		all = append(all, bare(result.Bare))
+	}
 	if len(result.Worker) > 0 {
 		all = append(all, drains(result.Worker))
 	}
@@ -67,6 +70,19 @@ func receivers(cells []measure.ReceiverCell) table {
 			count(float64(c.Senders)), string(c.Publishing), count(c.AcksPerSecond), spread(c.Rounds),
 			fmt.Sprintf("%.2f", c.P50), fmt.Sprintf("%.2f", c.P99), gain,
 			cost(c.Cost, "receiver", "nats", "load"), foreign(c.Cost),
+		})
+	}
+	return t
+}
+
+func bare(cells []measure.BareCell) table {
+	t := table{
+		title:  "The broker alone: batches of ready messages, one after the other",
+		header: []string{"a batch", "as of senders", "messages/s", "rounds", "CPU µs a message", "others' cores"},
+	}
+	for _, c := range cells {
+		t.rows = append(t.rows, []string{
+			count(float64(c.Batch)), count(float64(c.Senders)), count(c.MessagesPerSecond), spread(c.Rounds), cost(c.Cost, "nats"), foreign(c.Cost),
 		})
 	}
 	return t

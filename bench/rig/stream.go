@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -27,21 +28,48 @@ const (
 // Publish stores the charges of the given numbers in order, as a receiver
 // would, and returns when the stream has them on disk.
 func (r *Rig) Publish(ctx context.Context, charges *traffic.Charges, numbers []int) error {
+	for chunk := range slices.Chunk(numbers, publishBatch) {
+		msgs, err := r.Wrap(charges, chunk)
+		if err != nil {
+			return err
+		}
+		if err := r.Store(ctx, msgs); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Wrap makes the messages that a receiver stores of charges.
+func (r *Rig) Wrap(charges *traffic.Charges, numbers []int) (msgs []*nats.Msg, err error) {
 	source := r.Catalog.Sources[Source]
 	header := http.Header{"Content-Type": {"application/json"}}
-	for len(numbers) > 0 {
-		n := min(publishBatch, len(numbers))
-		msgs := make([]*nats.Msg, n)
-		for i, number := range numbers[:n] {
-			var err error
-			if msgs[i], err = source.Events(provider.Post(header, charges.Append(nil, number)), time.Now())[0].Msg(); err != nil {
-				return err
-			}
+	msgs = make([]*nats.Msg, len(numbers))
+	for i, number := range numbers {
+		if msgs[i], err = source.Events(provider.Post(header, charges.Append(nil, number)), time.Now())[0].Msg(); err != nil {
+			return nil, err
 		}
-		if _, err := jetstreamext.PublishMsgBatch(ctx, r.conn.JS, msgs); err != nil {
-			return fmt.Errorf("publish backlog: %w", err)
-		}
-		numbers = numbers[n:]
+	}
+	return msgs, nil
+}
+
+// Store publishes messages as one batch, at most 1,000, and returns when the stream has
+// them on disk.
+func (r *Rig) Store(ctx context.Context, msgs []*nats.Msg) error {
+	if _, err := jetstreamext.PublishMsgBatch(ctx, r.conn.JS, msgs); err != nil {
+		return fmt.Errorf("publish batch: %w", err)
+	}
+	return nil
+}
+
+// Purge empties the stream of events.
+func (r *Rig) Purge(ctx context.Context) error {
+	events, err := r.conn.JS.Stream(ctx, stream.Events)
+	if err != nil {
+		return fmt.Errorf("open stream %s: %w", stream.Events, err)
+	}
+	if err := events.Purge(ctx); err != nil {
+		return fmt.Errorf("empty stream %s: %w", stream.Events, err)
 	}
 	return nil
 }
@@ -82,10 +110,7 @@ func (r *Rig) CountEvents(ctx context.Context) (Stored, error) {
 		}
 	}
 	got.Distinct = len(ids)
-	if err := events.Purge(ctx); err != nil {
-		return Stored{}, fmt.Errorf("empty stream %s: %w", stream.Events, err)
-	}
-	return got, nil
+	return got, r.Purge(ctx)
 }
 
 // Letters counts the dead letters.
