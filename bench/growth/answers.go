@@ -87,7 +87,7 @@ func Steps(c *Calibration) []System {
 	})
 	add("… 2 receivers, 4 workers, 16 cores for Postgres", func(s *Scenario) { s.Receivers, s.Workers, s.DataCores = 2, 4, 16 })
 	add("… 16 workers", func(s *Scenario) { s.Workers = 16 })
-	add("… 32 workers, the shared account locked last", func(s *Scenario) { s.Workers, s.SharedLast = 32, true })
+	add("… 32 workers", func(s *Scenario) { s.Workers = 32 })
 	for i := range systems {
 		systems[i] = systems[i].measure(c)
 	}

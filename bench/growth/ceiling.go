@@ -32,8 +32,7 @@ func Ceilings(c *Calibration, s Scenario) []Ceiling {
 	worker := workerBatch*c.Worker.us() + c.WorkerBatch.us()
 	turn := c.NATSDeliver.us() * c.NATSDeliverTurn.Value
 	flush := sync + workerBatch*c.WALBytes.Value/c.DiskRate.Value
-	held := postgres*(c.PostgresBalances.Value+c.PostgresCommit.Value) + flush
-	last := postgres*c.PostgresCommit.Value + flush
+	held := postgres*c.PostgresCommit.Value + flush
 	customers := postgres*(1-c.PostgresReserve.Value) + worker*c.WorkerBetween.Value + 2*c.Network.us() + flush
 	loop := postgres + worker*(c.WorkerBefore.Value+c.WorkerBetween.Value) + workerBatch*c.Redis.us() + flush + 6*c.Network.us()
 	all := []Ceiling{
@@ -44,8 +43,7 @@ func Ceilings(c *Calibration, s Scenario) []Ceiling {
 		{"Redis", fmt.Sprintf("%.1f µs each in one thread", c.Redis.Value), 1 / c.Redis.us(), false},
 		{"Postgres' cores", fmt.Sprintf("%g cores, %.0f µs each", data, 1e6*postgres/workerBatch), data * workerBatch / postgres, false},
 		{"Postgres' WAL", fmt.Sprintf("%s bytes each, %s MB/s", count(c.WALBytes.Value), count(c.DiskRate.Value/1e6)), c.DiskRate.Value / c.WALBytes.Value, false},
-		{"shared account", fmt.Sprintf("locked for %.1f ms of each batch of %d", 1e3*held, workerBatch), workerBatch / held, s.NoShared || s.SharedLast},
-		{"shared account, locked last", fmt.Sprintf("for %.1f ms", 1e3*last), workerBatch / last, s.NoShared || !s.SharedLast},
+		{"shared account", fmt.Sprintf("locked for %.1f ms of each batch of %d", 1e3*held, workerBatch), workerBatch / held, s.NoShared},
 		{fewCustomers, fmt.Sprintf("locked for %.0f ms", 1e3*customers), workerBatch / customers, true},
 	}
 	slices.SortStableFunc(all, func(a, b Ceiling) int { return cmp.Compare(a.Rate, b.Rate) })

@@ -21,17 +21,13 @@ type database struct {
 //
 //	events, operations ─▶ customers' locks ─▶ (decide) ─▶ transfers ─▶ balances ─▶ commit, flush
 //	customers             └──────────────────────── held ──────────────────────────────────────┘
-//	shared account                                                    └──── held ──────────────┘
+//	shared account                                                               └─── held ────┘
 //
-// Balances are changed in the order of the accounts' names, so that where in
-// between the shared one is locked is chance; the model lets it be the first.
+// Accounts that are locked already are changed first, the shared one behind them.
 func (d *database) transact(l *loop, n float64, decide func(done func()), done func()) {
 	work := n*d.Postgres.us() + d.PostgresBatch.us()
 	reserve, transfers, balances, commit := d.PostgresReserve.Value, d.PostgresTransfers.Value, d.PostgresBalances.Value, d.PostgresCommit.Value
-	early := transfers
-	if d.SharedLast {
-		early += balances
-	}
+	early := transfers + balances
 	var customers *des.Claim
 	end := func() {
 		if !d.NoShared {

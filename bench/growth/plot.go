@@ -190,8 +190,7 @@ func plotWorkers(c *Calibration, _ []Check, folder string) error {
 	p := newPlot("Predicted rate from a backlog, by the number of workers", "workers, each on 4 cores; Postgres and NATS on 16", "events a second")
 	err := add(p,
 		line("no account in every event", 2, func(s *Scenario) { s.NoShared = true }),
-		line("one, locked behind the others", 3, func(s *Scenario) { s.SharedLast = true }),
-		line("one, as it is", 0, func(*Scenario) {}),
+		line("one in every event", 0, func(*Scenario) {}),
 		line("all on one machine with 2 cores", 1, func(s *Scenario) { s.Apart, s.Cores, s.DataCores = false, 2, 0 }),
 	)
 	if err != nil {

@@ -18,9 +18,8 @@ type Scenario struct {
 	// Customers have an account with a limit each; 0: no two batches that are
 	// under way have one in common.
 	Customers int
-	// One account is in every event, unless NoShared is set. SharedLast locks it
-	// behind all others of its batch.
-	NoShared, SharedLast bool
+	// One account is in every event, unless NoShared is set.
+	NoShared bool
 	// Apart gives each program and service a machine of its own; otherwise all
 	// share one. A machine has Cores, the broker's and Postgres' DataCores if that
 	// is set. A fraction is what others left.
