@@ -172,7 +172,7 @@ func changeHint(err error, m AccountChange) error {
 		return fmt.Errorf("%w\nlet an event move what is left, then close it; until then it can be frozen", err)
 	case errors.Is(err, ledger.ErrMetadata):
 		return exit.Usagef("%w", err)
-	case errors.As(err, &pg) && pg.Code == "55P03":
+	case errors.As(err, &pg) && (pg.Code == "55P03" || pg.Code == "40P01"):
 		return fmt.Errorf("%w\naccount %s is busy; try again", err, m.Account)
 	}
 	return err

@@ -9,9 +9,10 @@ import (
 
 // What became of a rule's condition, as the fingerprint has it.
 const (
-	matched   = 'y'
-	unmatched = 'n'
-	failed    = 'e'
+	matched    = 'y'
+	unmatched  = 'n'
+	failed     = 'e'
+	unexpected = 'x' // it matched, and the event is not what the rule expects
 )
 
 // apply evaluates every rule; the first refusal, in the order of the rules,
@@ -22,9 +23,13 @@ func (s *Set) apply(f *facts) Decision {
 	applies := false
 	for i := range s.rules {
 		holds, refused := s.rules[i].when.holds(f)
+		outcome := byte(failed)
+		if holds && refused == nil {
+			outcome, refused = unexpected, s.rules[i].check(f)
+		}
 		switch {
 		case refused != nil:
-			outcomes[i] = failed
+			outcomes[i] = outcome
 			if first == nil {
 				first = refused
 			}
@@ -65,9 +70,6 @@ func (s *Set) transfers(f *facts, outcomes []byte) ([]ledger.Transfer, *refusal)
 	for i := range s.rules {
 		if outcomes[i] != matched {
 			continue
-		}
-		if refused := s.rules[i].check(f); refused != nil {
-			return nil, refused
 		}
 		for j := range s.rules[i].transfers {
 			t := &s.rules[i].transfers[j]

@@ -276,6 +276,10 @@ func TestWhatIsExpected(t *testing.T) {
 		require.ErrorContains(t, d.Err, "is false")
 	}
 	require.Len(t, decide("100.00", "USD", order).Transfers, 1)
+	// What was parked for that and what is right then are not the same event, though
+	// no amount that is posted tells them apart.
+	less, right := decide("99.99", "USD", order), decide("100.00", "USD", order)
+	require.NotEqual(t, less.Fingerprint, right.Fingerprint)
 	over := decide("100.01", "USD", order)
 	require.NoError(t, over.Err)
 	require.Equal(t, []any{int64(10000), "shop", int64(1), "customer:c"},

@@ -36,7 +36,8 @@ func verdictOf(err error) verdict {
 		return unavailable // the network, a deadline, a lost COMMIT
 	}
 	switch pg.Code {
-	case "40001", // serialization_failure
+	case "22012", // division_by_zero: a locked row was not where it was, see ledger
+		"40001", // serialization_failure
 		"40P01", // deadlock_detected
 		"55P03", // lock_not_available: lock_timeout
 		"57014": // query_canceled: statement_timeout

@@ -205,7 +205,7 @@ func (b *Batch) readPosted(ctx context.Context, tx Querier) error {
 		return nil
 	}
 	found, err := tx.Query(ctx, `
-		SELECT key, event_no, debit, credit, asset, amount, COALESCE(kind, ''), COALESCE(hold, '')
+		SELECT key, event_no, debit, credit, asset, amount, COALESCE(kind, ''), COALESCE(hold, CASE WHEN kind = 'total' THEN refunds END, '')
 		FROM operations
 		WHERE key = ANY($1)`, keys)
 	if err != nil {

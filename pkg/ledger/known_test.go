@@ -97,10 +97,10 @@ func TestWhatIsKnownMayBeGone(t *testing.T) {
 		_, err := postKnowing(t.Context(), before, &known, true, event(move(fmt.Sprint(n), "world", "wallet1", 5), move(fmt.Sprint(n, "/2"), "world", "wallet2", 5)))
 		require.NoError(t, err)
 	}
-	spend, fund := event(move("spend", "wallet1", "shop", 3)), event(move("fund", "world", "wallet1", 2))
+	spend, fund := event(move("spend", "wallet1", "shop", 3)), event(move("fund", "world", "wallet1", 2), move("fund2", "world", "wallet2", 1))
 	opens, err := postKnowing(t.Context(), restored, &known, true, spend, fund)
 	require.ErrorIs(t, err, ledger.ErrRace)
-	require.ErrorContains(t, err, "wallet1 in EUR")
+	require.ErrorContains(t, err, "in EUR is not there any more")
 	require.False(t, opens)
 	require.Empty(t, requireBooks(t, restored).Transfers)
 
@@ -108,7 +108,7 @@ func TestWhatIsKnownMayBeGone(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, opens)
 	require.ErrorIs(t, spend.Err, ledger.ErrInsufficientFunds)
-	require.Equal(t, map[account]sums{{"world", "EUR"}: {Debits: 2}, {"wallet1", "EUR"}: {Credits: 2}}, requireBooks(t, restored).Accounts)
+	require.Equal(t, map[account]sums{{"world", "EUR"}: {Debits: 3}, {"wallet1", "EUR"}: {Credits: 2}, {"wallet2", "EUR"}: {Credits: 1}}, requireBooks(t, restored).Accounts)
 }
 
 // An account that has to be opened first is never promised to be there.

@@ -101,7 +101,7 @@ type Transfer struct {
 	Unmoved int64
 	// Parent is the key of the operation that this one is about, the charge of a
 	// refund or the hold of a capture; empty for none. It must be posted first, and
-	// is no part of the content (see Same), but for a void, which has no other.
+	// is no part of the content (see Same), but for a void and a total.
 	Parent string
 	// Refund says that this transfer gives back a part of Parent: all of those
 	// together, at most its amount, in its asset. KindTotal implies it.
@@ -127,7 +127,7 @@ func (t Transfer) content() Transfer {
 	switch t.Kind {
 	case KindCapture:
 		c.Kind = ""
-	case KindVoid:
+	case KindVoid, KindTotal: // what it is of is what it says
 		c.Parent = t.Parent
 	}
 	return c

@@ -40,8 +40,9 @@ func ReleaseExpired(ctx context.Context, tx pgx.Tx, limits func(account string) 
 }
 
 // releaseHeld takes what has expired of an account's holds off the rows of its
-// accounts and of those on the other side, in lock order: then the account's row says
-// what is pending. The limits that the rows have stay.
+// accounts and of those on the other side: then the account's row says what is pending.
+// The limits that the rows have stay. Accounts are locked as batches do, the account's
+// own in every asset among them: those with a limit first, each part in order.
 func releaseHeld(ctx context.Context, tx pgx.Tx, name, asset string) error {
 	found, err := tx.Query(ctx, `
 		SELECT key
@@ -64,9 +65,9 @@ func releaseHeld(ctx context.Context, tx pgx.Tx, name, asset string) error {
 	var q pgx.Batch
 	q.Queue(`
 		SELECT
-		FROM accounts`+both+`
-		ORDER BY name, asset
-		FOR NO KEY UPDATE`, keys)
+		FROM accounts`+both+` OR name = $2 AND ($3 = '' OR asset = $3)
+		ORDER BY balance_limit IS NULL, name, asset
+		FOR NO KEY UPDATE`, keys, name, asset)
 	q.Queue(`
 		UPDATE accounts a
 		SET debits_pending = a.debits_pending - (

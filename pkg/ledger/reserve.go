@@ -138,11 +138,12 @@ func (b *Batch) noteLocked(found pgx.Rows, limited []*account) error {
 	if err := found.Err(); err != nil {
 		return err
 	}
+	var gone error
 	for _, a := range limited {
 		if a.known && a.state == "" {
 			b.Known.forget(a.accountKey)
-			return fmt.Errorf("%w: account %s in %s is not there any more", ErrRace, a.name, a.asset)
+			gone = fmt.Errorf("%w: account %s in %s is not there any more", ErrRace, a.name, a.asset)
 		}
 	}
-	return nil
+	return gone
 }

@@ -269,3 +269,24 @@ func TestCorrectionsRefuseTotals(t *testing.T) {
 	requireTotal(t, pool, "charge", 500)
 	requireGivenBack(t, pool, "")
 }
+
+// Totals of two payments that a rule calls by one name are no repeat of each other.
+func TestTotalsOfTwoPaymentsUnderOneName(t *testing.T) {
+	t.Parallel()
+	pool := openHolds(t)
+	other, ofOther := charge(), total(300)
+	other.Operation, ofOther.Parent = "other", "other"
+	mustPost(t, pool, event(charge()), event(other), event(total(300)))
+	again, wrong := event(total(300)), event(ofOther)
+	mustPost(t, pool, again, wrong)
+	require.NoError(t, again.Err)
+	require.Empty(t, again.Posted)
+	require.ErrorIs(t, wrong.Err, ledger.ErrOperationConflict)
+
+	named := total(200)
+	named.Operation, ofOther.Operation, ofOther.Amount = "both", "both", 200
+	first, second := event(named), event(ofOther)
+	mustPost(t, pool, first, second)
+	require.NoError(t, first.Err)
+	require.ErrorIs(t, second.Err, ledger.ErrOperationConflict)
+}
