@@ -169,7 +169,7 @@ func changeHint(err error, m AccountChange) error {
 	case errors.Is(err, ledger.ErrAccountExists), errors.Is(err, ledger.ErrAccountState):
 		return fmt.Errorf("%w\nsee: onceledger account balance NAME", err)
 	case errors.Is(err, ledger.ErrNotEmpty):
-		return fmt.Errorf("%w\nlet an event move what is left, then close it; until then it can be frozen", err)
+		return fmt.Errorf("%w\nlet an event move what is left, and capture or void what is held or wait until it expires, then close it; until then it can be frozen", err)
 	case errors.Is(err, ledger.ErrMetadata):
 		return exit.Usagef("%w", err)
 	case errors.As(err, &pg) && (pg.Code == "55P03" || pg.Code == "40P01"):

@@ -71,6 +71,9 @@ func (m *money) lookup(code string) (ledger.Asset, *refusal) {
 		asset, ok = m.assets.Lookup(strings.ToUpper(code))
 	}
 	if !ok {
+		if upper, ok := m.assets.Lookup(strings.ToUpper(code)); ok {
+			return ledger.Asset{}, refuse(dlq.CurrencyUnknown, "%w: %q; is it %q? upperAscii() makes it that", ledger.ErrCurrencyUnknown, code, upper.Code)
+		}
 		return ledger.Asset{}, refuse(dlq.CurrencyUnknown, "%w: %q", ledger.ErrCurrencyUnknown, clip(code))
 	}
 	return asset, nil

@@ -379,3 +379,17 @@ func TestUnreadTextMayBeUnstorable(t *testing.T) {
 		require.Equal(t, "100 EUR", outcome(t, d))
 	}
 }
+
+func TestAnAssetInSmallLettersIsToldFromAnUnknownOne(t *testing.T) {
+	t.Parallel()
+	set := compile(t, genericSource(func(*config.Transfer) {}), generic)
+	decide := func(code string) rules.Decision {
+		return set.Decide(genericEvent(`{"id":"i","amount":100,"customer":"c","currency":"` + code + `"}`))
+	}
+	for _, code := range []string{"eur", "Eur"} {
+		d := decide(code)
+		require.Equal(t, dlq.CurrencyUnknown, d.Parked)
+		require.ErrorContains(t, d.Err, `"`+code+`"; is it "EUR"? upperAscii()`)
+	}
+	require.NotContains(t, decide("euro").Err.Error(), "upperAscii")
+}

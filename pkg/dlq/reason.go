@@ -81,7 +81,7 @@ var infos = map[Reason]Info{
 	AmountFormat:     {Compensable: true, Hint: "the amount is not a plain number; use minor() or major() as the provider documents it, then redrive"},
 	AmountPrecision:  {Hint: "the amount has more decimals than its asset; compare with the provider's dashboard"},
 	AmountOverflow:   {Hint: "the amount or a balance does not fit 64 bits; compare with the provider's dashboard"},
-	AmountMismatch:   {Hint: "the amount is not the expected one; compare with the provider's dashboard"},
+	AmountMismatch:   {Hint: "a rule's expect is false: compare amount and currency with what was ordered; to post what came all the same, change the rule, then redrive"},
 	CurrencyUnknown:  {Compensable: true, Hint: "the asset is neither an ISO 4217 code nor declared under assets:; declare it, then redrive"},
 	CurrencyMismatch: {Hint: "the currency is not the expected one; compare with the provider's dashboard, or let the account's declaration name it, then redrive"},
 
@@ -92,7 +92,7 @@ var infos = map[Reason]Info{
 	InsufficientFunds: {Transient: true, Compensable: true, Hint: "the account's limit refused the debit; fund it, then redrive"},
 	MissingParent:     {Transient: true, Compensable: true, Hint: "the transfer this one refers to has not arrived; find it, then redrive"},
 	OverRefund:        {Transient: true, Compensable: true, Hint: "the refunds, or their total, would exceed the original amount; compare them with the provider's dashboard: one whose failure was never told still counts"},
-	HoldClosed:        {Hint: "the hold was captured, voided or has expired; compare with the provider's dashboard: if the capture has happened, say fact: true, then redrive"},
+	HoldClosed:        {Hint: "the hold was captured, voided or has expired: if a capture has happened, say fact: true, then redrive; a void finds nothing left to release"},
 	OverCapture:       {Hint: "the capture exceeds what is left of its hold; compare both with the provider's dashboard: if it has happened, say fact: true, then redrive"},
 
 	RetryBudget: {Compensable: true, Hint: "every try failed; see the error, mend its cause, then redrive"},

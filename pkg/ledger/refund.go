@@ -236,6 +236,9 @@ func (r refunded) check(t Transfer, stays int64) error {
 		return fmt.Errorf("%w: %s is a total of %s, which is a refund: undo that by its amount", ErrOverRefund, t.Operation, t.Parent)
 	case t.Asset != r.asset:
 		return fmt.Errorf("%w: %s gives back %s of %s, which is %s", ErrOverRefund, t.Operation, t.Asset, t.Parent, r.asset)
+	case t.Kind == KindTotal && t.Amount > r.amount:
+		return fmt.Errorf("%w: %s says that %d %s of %s are given back so far, which is %d",
+			ErrOverRefund, t.Operation, t.Amount, t.Asset, t.Parent, r.amount)
 	case t.Amount > math.MaxInt64-before:
 		return fmt.Errorf("%w: %s: the refunds of %s would exceed 64 bits", ErrAmountOverflow, t.Operation, t.Parent)
 	case stays > r.amount-before:
