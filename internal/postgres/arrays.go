@@ -7,8 +7,8 @@ import (
 )
 
 // registerArrays lets connections write the arrays of batches in one go. pgx's own
-// codec makes an interface of each element and grows its buffer as it goes: half of what
-// a batch costs on this side of the socket. Other types of arguments are left to it.
+// codec makes an interface of each element and grows its buffer as it goes, which takes
+// five times as long: see BenchmarkArrays. Other types of arguments are left to it.
 func registerArrays(m *pgtype.Map) {
 	register(m, pgtype.TextArrayOID, func(buf []byte, v string) []byte { return append(buf, v...) }, func(v string) int { return len(v) })
 	register(m, pgtype.ByteaArrayOID, func(buf, v []byte) []byte { return append(buf, v...) }, func(v []byte) int {

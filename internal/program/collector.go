@@ -8,7 +8,7 @@ import (
 )
 
 // A program that lives on a few MiB and makes a hundred a second would collect its
-// garbage several times a second, for a fifth of its time. As long as its heap stays
+// garbage several times a second: a sixth of a worker's CPU profile. As long as its heap stays
 // within heapBudget it is collected less often: at maxPercent, but never more often
 // than Go would of its own accord, at minPercent.
 const (

@@ -97,7 +97,7 @@ func (b *Batch) lockAccounts(q *pgx.Batch) {
 func (b *Batch) openAccounts(q *pgx.Batch, limited []*account) {
 	var names, assets, rules, policies []string
 	for _, a := range limited {
-		if a.known = !a.limit.Explicit && b.Known.has(a.accountKey); a.known || a.limit.Explicit {
+		if a.known = b.Known.has(a.accountKey); a.known || a.limit.Explicit {
 			continue
 		}
 		names, assets = append(names, a.name), append(assets, a.asset)
