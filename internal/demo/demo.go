@@ -121,13 +121,14 @@ func (d *demo) run(ctx context.Context, guard *local.Guard) error {
 // send sends the plan, and kills a worker when half of it is answered.
 func (d *demo) send(ctx context.Context) (*sender, error) {
 	bar := d.bar("sending", len(d.plan.deliveries))
-	half := make(chan struct{})
+	half, sent := make(chan struct{}), make(chan struct{})
 	answered := counter{at: len(d.plan.deliveries) / 2, reached: half, bar: bar}
 	s := newSender(d.stage.cat, d.stage.url, d.plan, answered.add)
 
 	began := time.Now()
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.Go(func() error {
+		defer close(sent)
 		err := s.send(groupCtx, d.plan)
 		d.report.sent(time.Since(began), s)
 		return err
@@ -139,7 +140,7 @@ func (d *demo) send(ctx context.Context) (*sender, error) {
 			return nil
 		}
 		var err error
-		d.report.Killed.Unanswered, err = d.stage.killWorker(groupCtx)
+		d.report.Killed.Unanswered, err = d.stage.killWorker(groupCtx, sent)
 		return err
 	})
 	err := group.Wait()

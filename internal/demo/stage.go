@@ -142,21 +142,43 @@ func (s *stage) place(p *local.Program) (err error) {
 	return err
 }
 
-// killWorker kills a worker with SIGKILL, in the middle of what it does, and
-// starts another one. It returns how many deliveries were unanswered then.
-func (s *stage) killWorker(ctx context.Context) (unanswered int, err error) {
+// killWorker kills a worker with SIGKILL and starts another one. It freezes the
+// worker first, until deliveries are unanswered, so that it does not die idle; where
+// everything is sent before, it is killed all the same. It returns how many
+// deliveries were unanswered then.
+func (s *stage) killWorker(ctx context.Context, sent <-chan struct{}) (unanswered int, err error) {
 	s.mu.Lock()
 	victim := s.workers[0]
 	s.workers = s.workers[1:]
 	s.mu.Unlock()
-	if err := victim.Kill(); err != nil {
+	err = victim.Pause()
+	if err == nil {
+		unanswered, err = s.awaitUnanswered(ctx, sent)
+	}
+	if err := errors.Join(err, victim.Kill()); err != nil {
 		return 0, err
 	}
-	state, err := s.progress(ctx)
-	if err != nil {
-		return 0, err
+	return unanswered, s.startWorker(ctx)
+}
+
+// awaitUnanswered returns how many deliveries are unanswered: none only where there
+// were none when everything was sent.
+func (s *stage) awaitUnanswered(ctx context.Context, sent <-chan struct{}) (int, error) {
+	poll := time.NewTicker(drainPoll)
+	defer poll.Stop()
+	for last := false; ; {
+		p, err := s.progress(ctx)
+		if err != nil || p.unanswered > 0 || last {
+			return p.unanswered, err
+		}
+		select {
+		case <-poll.C:
+		case <-sent:
+			last = true
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		}
 	}
-	return state.unanswered, s.startWorker(ctx)
 }
 
 // close stops everything, each before what it depends on. With keep, the folder

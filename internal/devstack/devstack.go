@@ -232,8 +232,7 @@ func (s *Stack) launch(ctx context.Context, build func() (Command, error), ports
 			s.options.Log.Info().Int("port", *ports[0]).Msg(command.Name + " is ready")
 			return service, nil
 		}
-		taken := slices.ContainsFunc(ports, func(port *int) bool { return !portFree(*port) })
-		if !taken || !errors.Is(err, errExited) || try == launchTries {
+		if !errors.Is(err, ErrPortTaken) || try == launchTries {
 			return nil, err
 		}
 		for _, port := range ports {

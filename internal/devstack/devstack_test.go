@@ -204,6 +204,26 @@ func TestTakenPortIsReplaced(t *testing.T) {
 	require.NoError(t, connectRedis(t, second).Ping(t.Context()).Err())
 }
 
+func TestServicesSayThatTheirPortIsTaken(t *testing.T) {
+	t.Parallel()
+	stack := start(t, devstack.Options{Small: true})
+	for address, service := range map[string]*devstack.Service{
+		stack.NATSURL: stack.NATS, stack.NATSMonitorURL: stack.NATS, stack.DatabaseURL: stack.Postgres, stack.RedisURL: stack.Redis,
+	} {
+		u, err := url.Parse(address)
+		require.NoError(t, err)
+		require.NoError(t, service.Stop(t.Context()))
+		thief, err := net.Listen("tcp", u.Host)
+		require.NoError(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
+		require.ErrorIs(t, service.Start(ctx), devstack.ErrPortTaken, address)
+		require.NoError(t, ctx.Err(), "it waits for no answer of the thief")
+		require.NoError(t, thief.Close())
+		require.NoError(t, service.Start(t.Context()))
+	}
+}
+
 func TestPostgresDataGoesElsewhereWhereItsUserCannotFollow(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {

@@ -26,6 +26,9 @@ const (
 	logTail = 2048
 )
 
+// ErrPortTaken is an address that another program listens on.
+var ErrPortTaken = errors.New("another program listens there")
+
 // errExited is a process that ended before it was ready.
 var errExited = errors.New("exited before it was ready")
 
@@ -65,7 +68,9 @@ type Process struct {
 
 // StartProcess starts c and returns when it is ready. ctx bounds the start
 // alone: the process lives until Stop or Kill. An early exit is reported with
-// the end of its log.
+// the end of its log; it is also ErrPortTaken where the process says there that
+// an address is in use. Nobody else knows: a look at the port comes too late
+// where whoever had it is gone again.
 func StartProcess(ctx context.Context, c Command) (*Process, error) {
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
@@ -76,7 +81,11 @@ func StartProcess(ctx context.Context, c Command) (*Process, error) {
 		return nil, fmt.Errorf("start %s: %w", c.Name, err)
 	}
 	if err := p.awaitReady(ctx); err != nil {
-		return nil, errors.Join(fmt.Errorf("start %s: %w%s", c.Name, err, p.tail(logStart)), p.Kill())
+		tail := p.tail(logStart)
+		if errors.Is(err, errExited) && strings.Contains(strings.ToLower(tail), syscall.EADDRINUSE.Error()) {
+			err = fmt.Errorf("%w (%w)", err, ErrPortTaken)
+		}
+		return nil, errors.Join(fmt.Errorf("start %s: %w%s", c.Name, err, tail), p.Kill())
 	}
 	return p, nil
 }
@@ -224,10 +233,20 @@ func (p *Process) awaitReady(ctx context.Context) error {
 	if p.command.Ready == nil {
 		return nil
 	}
+	// What it asks may be another program, which never answers.
+	asking, stopAsking := context.WithCancel(ctx)
+	defer stopAsking()
+	go func() {
+		select {
+		case <-p.done:
+			stopAsking()
+		case <-asking.Done():
+		}
+	}()
 	poll := time.NewTicker(readyPoll)
 	defer poll.Stop()
 	for {
-		err := p.command.Ready(ctx)
+		err := p.command.Ready(asking)
 		select {
 		case <-p.done:
 			return fmt.Errorf("%w (%s)", errExited, p.cmd.ProcessState)

@@ -30,6 +30,25 @@ func TestProcessReportsAnEarlyExitWithItsLog(t *testing.T) {
 	require.ErrorContains(t, err, "out of tune")
 }
 
+// Whoever had the port may be gone before anybody could look.
+func TestProcessSaysThatItsPortIsTaken(t *testing.T) {
+	t.Parallel()
+	try := func(script string, ready time.Duration) error {
+		ctx, cancel := context.WithTimeout(t.Context(), ready)
+		defer cancel()
+		_, err := devstack.StartProcess(ctx, devstack.Command{
+			Name: "shell", Path: "/bin/sh", Args: []string{"-c", script},
+			LogFile: filepath.Join(t.TempDir(), "shell.log"),
+			Ready:   func(context.Context) error { return errors.New("never") },
+		})
+		return err
+	}
+	const said = "echo 'listen tcp 127.0.0.1:1: bind: Address already in use' >&2; "
+	require.ErrorIs(t, try(said+"exit 1", time.Minute), devstack.ErrPortTaken)
+	require.NotErrorIs(t, try("exit 1", time.Minute), devstack.ErrPortTaken)
+	require.NotErrorIs(t, try(said+"sleep 600", 50*time.Millisecond), devstack.ErrPortTaken, "it goes on")
+}
+
 func TestProcessThatNeverGetsReadyIsKilled(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
@@ -110,7 +129,8 @@ func TestChildrenDieWithTheirParent(t *testing.T) {
 	parent, line := startSelf(t, childEnv+"=1")
 	child, err := strconv.Atoi(line)
 	require.NoError(t, err)
-	require.True(t, alive(child))
+	// The kernel shows its command a moment after it has been started.
+	require.Eventually(t, func() bool { return alive(child) }, 20*time.Second, time.Millisecond)
 
 	kill(t, parent)
 	require.Eventually(t, func() bool { return !alive(child) }, 20*time.Second, 5*time.Millisecond)

@@ -88,7 +88,7 @@ type Process struct {
 
 const (
 	// startTries bounds how often a child gets other addresses.
-	startTries = 5
+	startTries = 10
 	// answerTimeout bounds one question to a child: whoever has taken its port may
 	// never answer. It is more than a child gives its own check.
 	answerTimeout = 3 * time.Second
@@ -110,8 +110,8 @@ func (p Program) StartAnywhere(ctx context.Context, move func(*Program) error) (
 }
 
 // Start starts the child and returns when it is ready for work. An early exit
-// is an error that holds the end of its log; it is also ErrPortTaken where another
-// program listens on one of the child's addresses.
+// is an error that holds the end of its log; it is also ErrPortTaken where the
+// child could not listen on one of its addresses.
 func (p Program) Start(ctx context.Context) (*Process, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -136,25 +136,12 @@ func (p Program) Start(ctx context.Context) (*Process, error) {
 		},
 	})
 	if err != nil {
-		return nil, errors.Join(p.taken(), err)
+		return nil, err
 	}
 	if answering != child.PID() { // the child has not noticed yet
 		return nil, errors.Join(fmt.Errorf("start %s at %s: %w", p.Name, p.Admin, ErrPortTaken), child.Kill())
 	}
 	return &Process{child, p}, nil
-}
-
-// taken returns ErrPortTaken if the child, which has ended, could not have listened.
-func (p Program) taken() error {
-	for _, address := range []string{p.Listen, p.Admin} {
-		if address == "" {
-			continue
-		}
-		if err := Free(address); errors.Is(err, ErrPortTaken) {
-			return err
-		}
-	}
-	return nil
 }
 
 // ready asks the child's own health page, and returns the process that answers.

@@ -105,7 +105,7 @@ func TestChildrenOfSeveralStartAtOnce(t *testing.T) {
 	server := httptest.NewServer(nil)
 	first := server.Listener.Addr().String()
 	server.Close()
-	children := make([]*local.Process, 4)
+	children := make([]*local.Process, 8)
 	var group errgroup.Group
 	for i := range children {
 		p, move := program(t, local.Worker, first) // each chooses for itself

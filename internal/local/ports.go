@@ -7,13 +7,15 @@ import (
 	"strconv"
 	"sync"
 	"syscall"
+
+	"github.com/onceledger/onceledger/internal/devstack"
 )
 
 // portTries bounds the search for a free port.
 const portTries = 200
 
 // ErrPortTaken is an address that another program listens on.
-var ErrPortTaken = errors.New("another program listens there")
+var ErrPortTaken = devstack.ErrPortTaken
 
 // Free returns ErrPortTaken unless somebody could listen on address.
 func Free(address string) error {
