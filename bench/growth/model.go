@@ -17,7 +17,7 @@ import (
 
 // What the programs hold to; internal/receiver and internal/worker have them.
 const (
-	batchFrom       = 12   // below, messages are published one by one
+	batchFrom       = 12   // below, messages are published one by one; a receiver learns it
 	batchMost       = 1000 // of an atomic batch
 	inflightSingles = 4
 	queueMost       = 4096 // events that wait for a receiver's committer; more are refused

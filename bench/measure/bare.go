@@ -29,7 +29,7 @@ func (s *session) bareCells() (cells []BareCell) {
 	return cells
 }
 
-// leastBatched is where a receiver publishes batches: see receiver.batchFrom.
+// leastBatched is where a receiver publishes batches: see receiver.costs.
 const leastBatched = 32
 
 // bare adds one round to c.

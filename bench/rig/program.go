@@ -8,7 +8,9 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime"
 	"runtime/pprof"
+	"strings"
 	"sync"
 	"time"
 
@@ -34,6 +36,8 @@ const (
 	starts = 3
 	// firstPort is where the search for free ports begins: below devstack's.
 	firstPort = "127.0.0.1:18080"
+	// profileExt ends the name of a profile.
+	profileExt = ".pprof"
 )
 
 // Publishing is how a receiver stores what it receives.
@@ -98,7 +102,12 @@ func (own role) program() program.Program {
 	return p
 }
 
-// profiled runs f and writes its CPU profile to path, if there is one.
+// blockRate samples waits in proportion to their length: one of this many
+// nanoseconds on average is in the profile.
+const blockRate = 10_000
+
+// profiled runs f and writes its CPU profile to path, if there is one, and beside it
+// what it allocated and where it waited.
 func profiled(path string, f func() error) error {
 	if path == "" {
 		return f()
@@ -108,11 +117,27 @@ func profiled(path string, f func() error) error {
 		return fmt.Errorf("create profile: %w", err)
 	}
 	defer out.Close()
+	runtime.SetBlockProfileRate(blockRate)
 	if err := pprof.StartCPUProfile(out); err != nil {
 		return fmt.Errorf("start profile: %w", err)
 	}
-	defer pprof.StopCPUProfile()
-	return f()
+	err = f()
+	pprof.StopCPUProfile()
+	for _, kind := range []string{"allocs", "block"} {
+		err = errors.Join(err, writeProfile(strings.TrimSuffix(path, profileExt)+"."+kind+profileExt, kind))
+	}
+	return err
+}
+
+func writeProfile(path, kind string) error {
+	out, err := os.Create(path)
+	if err != nil {
+		return fmt.Errorf("create %s profile: %w", kind, err)
+	}
+	if err := errors.Join(pprof.Lookup(kind).WriteTo(out, 0), out.Close()); err != nil {
+		return fmt.Errorf("write %s profile: %w", kind, err)
+	}
+	return nil
 }
 
 // Program is a running receiver or worker.
@@ -235,7 +260,7 @@ func (r *Rig) nextProfile(name string) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.profiles++
-	return filepath.Join(r.options.Profile, fmt.Sprintf("%02d-%s.pprof", r.profiles, name))
+	return filepath.Join(r.options.Profile, fmt.Sprintf("%02d-%s%s", r.profiles, name, profileExt))
 }
 
 func probe(ctx context.Context, url string) error {

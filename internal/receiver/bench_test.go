@@ -12,7 +12,7 @@ import (
 )
 
 // BenchmarkCommit shows where an atomic batch begins to pay against single
-// publishes, one after the other and pipelined; batchFrom is read from it.
+// publishes, one after the other and pipelined; what costs begins with is read from it.
 func BenchmarkCommit(b *testing.B) {
 	r := newRig(b)
 	body := make([]byte, 1024)

@@ -40,7 +40,8 @@ func (p *publisher) commit(items []*pending) {
 	began, size := time.Now(), len(items)
 
 	var err error
-	if size < batchFrom {
+	batched := p.costs.batches(size)
+	if !batched {
 		err = p.singles(ctx, items)
 	} else if err = p.batch(ctx, items); blames(err) {
 		// One bad member fails a batch, and the broker does not say which.
@@ -52,8 +53,12 @@ func (p *publisher) commit(items []*pending) {
 			item.err = err
 		}
 	}
+	took := time.Since(began)
+	if err == nil {
+		p.costs.learn(size, batched, took)
+	}
 	// Who is answered finds it counted.
-	p.observe(committed{size: size, took: time.Since(began), err: err})
+	p.observe(committed{size: size, took: took, err: err})
 	for _, item := range items {
 		item.settle(item.seq, item.err)
 	}

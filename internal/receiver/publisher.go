@@ -18,9 +18,6 @@ const (
 	batchMessages = 1000
 	// batchBytes ends a batch early; the message that reaches it still belongs to it.
 	batchBytes = 8 << 20
-	// batchFrom is where a batch begins to pay: it costs 3 ms whatever its
-	// size, a message on its own 0.3 ms (BenchmarkCommit).
-	batchFrom = 12
 	// queueMessages and queueBytes bound what waits for the committer; at the
 	// slowest rate we have measured, 4,000/s, a full queue is a second of work.
 	queueMessages = 4096
@@ -37,8 +34,8 @@ const (
 // batch commits the next gathers. There is no timer; the first message of an
 // idle moment goes at once.
 //
-//	publish ─▶ queue (bounded) ─▶ committer ─┬─ < 12: one by one, pipelined
-//	   ▲                                     └─ else: one atomic batch
+//	publish ─▶ queue (bounded) ─▶ committer ─┬─ few: one by one, pipelined
+//	   ▲                                     └─ else: one atomic batch (see costs)
 //	   └──────────── outcome ◀── PubAck ◀────┘      rejected: one by one
 //
 // A message whose outcome is unknown (timeout, disconnect) counts as failed: it
@@ -50,6 +47,7 @@ type publisher struct {
 	link    *link
 	observe func(any)
 	each    bool // publish each message by itself, without the committer
+	costs   costs
 
 	queue  chan *pending
 	queued atomic.Int64 // bytes in queue
@@ -79,6 +77,7 @@ func newPublisher(conn *stream.Conn, name string, observe func(any)) *publisher 
 	return &publisher{
 		nc: conn.NC, js: conn.JS, stream: name, observe: observe,
 		link:  newLink(conn.NC, observe),
+		costs: newCosts(),
 		queue: make(chan *pending, queueMessages),
 	}
 }
