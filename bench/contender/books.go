@@ -25,11 +25,12 @@ type Transfer struct {
 	Amount int64
 }
 
-// Recount reads the books of whichever contender is there.
+// Recount reads the books of whichever contender is there; of events that FillTables
+// made there are only balances.
 func Recount(ctx context.Context, cfg *config.Config) (books Books, err error) {
 	err = withConn(ctx, cfg, func(conn *pgx.Conn) error {
 		books, err = ReadBooks(ctx, conn,
-			`SELECT event_id, amount FROM contender.transfers`, `contender.accounts`, `contender.transfers`)
+			`SELECT event_id, amount FROM contender.transfers WHERE NOT starts_with(event_id, '`+filled+`')`, `contender.accounts`, `contender.transfers`)
 		return err
 	})
 	return books, err

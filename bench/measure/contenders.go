@@ -26,6 +26,9 @@ type Contention struct {
 	// Backlog is what a system that posts in batches has to drain, and Small what
 	// one has that posts one by one: in about the same time.
 	Backlog, Small int
+	// Rows are how many events are there already where the plain handler is measured
+	// once more, end to end with as many senders as the storm; 0: it is not.
+	Rows int
 	// Limit ends the wait for a ledger that does not become complete.
 	Limit time.Duration
 }
@@ -41,11 +44,11 @@ var (
 	}
 	fullContention = Contention{
 		Rounds: 2, Senders: []int{64, 256}, Storm: 256, WarmUp: 500 * time.Millisecond, Measure: 4 * time.Second,
-		Backlog: 80_000, Small: 4000, Limit: 45 * time.Second,
+		Backlog: 80_000, Small: 4000, Rows: 1_000_000, Limit: 45 * time.Second,
 	}
 	smokeContention = Contention{
 		Rounds: 1, Storm: 8, WarmUp: 20 * time.Millisecond, Measure: 200 * time.Millisecond,
-		Backlog: 300, Small: 100, Limit: 20 * time.Second,
+		Backlog: 300, Small: 100, Rows: 500, Limit: 20 * time.Second,
 	}
 )
 
@@ -54,7 +57,8 @@ func (c Contention) time() time.Duration {
 	systems := len(rig.Systems())
 	sending := time.Duration(systems*(len(c.Senders)+1)) * (setUp + c.WarmUp + c.Measure + time.Second)
 	draining := time.Duration(systems) * (setUp + seconds(c.Backlog, supposedDrain))
-	return time.Duration(c.Rounds) * (sending + draining)
+	filling := seconds(c.Rows, fillRate)
+	return time.Duration(c.Rounds) * (sending + draining + filling)
 }
 
 // Work is what is asked of a contender.
@@ -73,6 +77,8 @@ type ContenderCell struct {
 	Name string `json:"name"`
 	// Senders is 0 in a drain.
 	Senders int `json:"senders,omitempty"`
+	// Rows are the events that were in the ledger already.
+	Rows int `json:"rows,omitempty"`
 	// EventsPerSecond counts different events from the first request, or from the
 	// first look at a running drain, until the ledger was complete; the mean of
 	// Rounds.
@@ -120,21 +126,25 @@ func (s *session) contenders(ctx context.Context) ([]ContenderCell, error) {
 }
 
 func (s *session) contenderCells() (cells []ContenderCell) {
-	add := func(work Work, senders int) {
+	size := s.Size.Contention
+	add := func(work Work, senders, rows int) {
 		for _, system := range rig.Systems() {
-			if work == Drain && !system.Queue() {
+			if work == Drain && !system.Queue() || rows > 0 && system.Name() != contender.Naive {
 				continue
 			}
 			cells = append(cells, ContenderCell{
-				Work: work, Name: system.Name(), Senders: senders, system: system, latency: load.NewHistogram(),
+				Work: work, Name: system.Name(), Senders: senders, Rows: rows, system: system, latency: load.NewHistogram(),
 			})
 		}
 	}
-	for _, n := range s.Size.Contention.Senders {
-		add(EndToEnd, n)
+	for _, n := range size.Senders {
+		add(EndToEnd, n, 0)
 	}
-	add(RetryStorm, s.Size.Contention.Storm)
-	add(Drain, 0)
+	add(RetryStorm, size.Storm, 0)
+	add(Drain, 0, 0)
+	if size.Rows > 0 {
+		add(EndToEnd, size.Storm, size.Rows)
+	}
 	return cells
 }
 
@@ -157,6 +167,11 @@ func (s *session) contend(ctx context.Context, c *ContenderCell) error {
 	if err := c.system.Prepare(ctx, s.rig); err != nil {
 		return err
 	}
+	if c.Rows > 0 {
+		if err := contender.FillTables(ctx, s.rig.Catalog.Config, c.Rows); err != nil {
+			return err
+		}
+	}
 	do := s.drainOnce
 	if c.Senders > 0 {
 		do = s.sendOnce
@@ -178,7 +193,7 @@ func (s *session) contend(ctx context.Context, c *ContenderCell) error {
 	c.Rounds = append(c.Rounds, rate)
 	c.Verdict.add(v)
 	c.cost.Add(r.cost)
-	s.say("%-12s %4d senders, %-24s %8.0f events/s   %6d in %5.2f s   others' load %.1f cores   %s",
-		c.Work, c.Senders, c.Name, rate, v.Posted, r.took.Seconds(), r.cost.Foreign(), v)
+	s.say("%-12s %4d senders, %7d rows, %-24s %8.0f events/s   %6d in %5.2f s   others' load %.1f cores   %s",
+		c.Work, c.Senders, c.Rows, c.Name, rate, v.Posted, r.took.Seconds(), r.cost.Foreign(), v)
 	return nil
 }

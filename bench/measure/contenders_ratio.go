@@ -2,6 +2,7 @@ package measure
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/onceledger/onceledger/bench/contender"
 	"github.com/onceledger/onceledger/bench/rig"
@@ -28,6 +29,7 @@ func contenderRatios(cells []ContenderCell, judged bool) (found []Ratio) {
 		name    string
 	}
 	rounds, most := map[key][]float64{}, 0
+	cells = slices.DeleteFunc(slices.Clone(cells), func(c ContenderCell) bool { return c.Rows > 0 }) // onceledger's are in Growth
 	for _, c := range cells {
 		rounds[key{c.Work, c.Senders, c.Name}] = c.Rounds
 		most = max(most, c.Senders)

@@ -30,7 +30,7 @@ func sample() *measure.Result {
 			Inserted: []float64{80000, 80000}, Cost: measure.PerEvent{Of: map[string]float64{"bench": 4.2, "postgres": 12}},
 		}},
 		Contenders: []measure.ContenderCell{
-			{Work: measure.EndToEnd, Name: "River", Senders: 256, EventsPerSecond: 1200.4, Rounds: []float64{1100, 1300}, AcksPerSecond: 2000,
+			{Work: measure.EndToEnd, Name: "River", Senders: 256, Rows: 1_000_000, EventsPerSecond: 1200.4, Rounds: []float64{1100, 1300}, AcksPerSecond: 2000,
 				P50: 50, P99: 120.5, Refused: 3, Verdict: measure.Verdict{Posted: 9000, Lost: 2, Doubled: 1},
 				Cost: measure.PerEvent{Of: map[string]float64{"contender": 400, "postgres": 700, "nats": 1, "load": 20}}},
 			{Work: measure.Drain, Name: "onceledger", EventsPerSecond: 20000, Rounds: []float64{20000}},
@@ -51,9 +51,9 @@ func TestMarkdownHoldsEveryFigure(t *testing.T) {
 	require.Contains(t, text, "| 1,000 | one by one | 4,100 | 4,000–4,200 | 240.00 | 300.00 |  |  | 0.0 |\n")
 	require.Contains(t, text, "| batches | 1,000 |  | 1,999 | 1,234,567 |  | 0.0 |\n")
 	require.Contains(t, text, "| one hot account | 2,000 | 60,000 | 59,000–61,000 | 80,000 | 80,000–80,000 | 0.75× | bench 4, postgres 12 | 0.0 |\n")
-	require.Contains(t, text, "| end to end | 256 | River | 1,200 | 1,100–1,300 | 2,000 | 50.00 | 120.50 | 3 | 2 lost, 1 doubled | "+
+	require.Contains(t, text, "| end to end | 256 | 1,000,000 | River | 1,200 | 1,100–1,300 | 2,000 | 50.00 | 120.50 | 3 | 2 lost, 1 doubled | "+
 		"contender 400, nats 1, postgres 700, load 20 | 0.0 |\n")
-	require.Contains(t, text, "| drain |  | onceledger | 20,000 |  |  |  |  |  | exact |  | 0.0 |\n")
+	require.Contains(t, text, "| drain |  | 0 | onceledger | 20,000 |  |  |  |  |  | exact |  | 0.0 |\n")
 	require.Contains(t, text, "Not so River: see there.\n")
 	require.Contains(t, text, "| half | 0.40× | 0.30–0.60 | ≥ 0.5× | BELOW |\n")
 	require.Contains(t, text, "| good | 5.00× | 4.80–5.25 | ≥ 4× | OK |\n")
