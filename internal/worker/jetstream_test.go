@@ -262,6 +262,7 @@ func TestWithoutLeader(t *testing.T) {
 	s.decided("evt_2", dedupe.Completed)
 	require.EqualValues(t, 12, s.balance("wallet:1"))
 	s.eventually(func() bool { return s.logged("worker started") == 2 }, "the one that waited works, too")
+	s.eventually(func() bool { _, err := s.js.Stream(t.Context(), stream.DLQ); return err == nil }, "the other stream has a leader, too")
 	s.free()
 	// Servers that elect a leader may be away more than once; each has its end.
 	s.eventually(func() bool {
