@@ -59,9 +59,14 @@ var (
 	// ErrMissingParent means that a transfer is about an operation that is not
 	// posted; it may pass later.
 	ErrMissingParent = errors.New("the parent operation is not posted")
-	// ErrOverRefund means that the refunds of an operation, or a total of those, would
-	// exceed its amount, or are in another asset; it may pass when one of them fails.
+	// ErrOverRefund means that the refunds of an operation would exceed its amount; it
+	// may pass when one of them fails. Where that is told later in the same batch, it
+	// passes when it is tried again. Of a correction, it means what OverRefunds finds.
 	ErrOverRefund = errors.New("the refunds would exceed what they are of")
+	// ErrRefundInvalid means that a refund, or a total of some, is in another asset than
+	// its parent, a total above that, more than is left of a refund that it undoes, or of
+	// a parent of which there is none: a total, or what undoes a refund.
+	ErrRefundInvalid = errors.New("what it names cannot be refunded so")
 	// ErrHoldClosed means that the hold was captured in full or for the last time,
 	// voided, or has expired.
 	ErrHoldClosed = errors.New("the hold is closed")
@@ -148,9 +153,9 @@ type Posting struct {
 	// operations of captures that no hold covered. Set by Post.
 	Overdrawn, Frozen, Uncovered []string
 	// Err is why the posting was refused: ErrOperationConflict, ErrMissingParent,
-	// ErrOverRefund, ErrHoldClosed, ErrOverCapture, ErrInsufficientFunds,
-	// ErrAccountUnknown, ErrAccountFrozen, ErrAccountClosed or ErrAmountOverflow. Set
-	// by Decide.
+	// ErrOverRefund, ErrRefundInvalid, ErrHoldClosed, ErrOverCapture,
+	// ErrInsufficientFunds, ErrAccountUnknown, ErrAccountFrozen, ErrAccountClosed or
+	// ErrAmountOverflow. Set by Decide.
 	Err error
 	// Awaits is the operation for want of which Err is ErrMissingParent, if it may
 	// yet come: see Wait. Set by Decide.
