@@ -29,6 +29,10 @@
 // 55P03, and nothing else is to be expected but the driver's errors. Transactions are
 // READ COMMITTED.
 //
+// Accounts open with their first transfer, but those with a limit with the first that
+// is asked for: what is locked and judged has to be there. So a posting that is refused
+// may leave an account open that has no transfers and a balance of 0.
+//
 // Programs that post many batches share a Known among them, which spares each account
 // that is there a look.
 //
@@ -171,7 +175,8 @@ type Limit struct {
 	// provider's refund or dispute is a fact, and the account shows it.
 	Enforce bool
 	// Explicit refuses transfers on the account until somebody opens it (see
-	// OpenAccount); otherwise it opens with its first transfer.
+	// OpenAccount); otherwise it opens with its first transfer, or where Rule is set,
+	// with the first that is asked for.
 	Explicit bool
 }
 
