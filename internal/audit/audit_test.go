@@ -148,6 +148,17 @@ func TestSum(t *testing.T) {
 	})
 }
 
+// What is parked for want of money leaves the account that it asked for, empty.
+func TestAnEmptyAccountOfAParkedEventIsClean(t *testing.T) {
+	s := newSystem(t, "accounts: [{match: 'shop:*', limit: debits_must_not_exceed_credits, policy: enforce}]\nretry: {attempts: 1}\n"+shop)
+	s.decide(payment("evt_1", "p1", "500", ""))
+	report := s.clean()
+	require.Equal(t, 1, report.Sum.Parked)
+	var accounts, transfers int
+	require.NoError(t, s.pool.QueryRow(t.Context(), `SELECT (SELECT count(*) FROM accounts), (SELECT count(*) FROM transfers)`).Scan(&accounts, &transfers))
+	require.Equal(t, []int{1, 0}, []int{accounts, transfers})
+}
+
 func TestLiveSystemIsClean(t *testing.T) {
 	t.Run("without any patience while nothing is parked", func(t *testing.T) { auditLive(t, time.Nanosecond, "100") })
 	t.Run("with parked events among them", func(t *testing.T) { auditLive(t, time.Second, `"many"`) })

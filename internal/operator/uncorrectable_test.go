@@ -102,6 +102,32 @@ func TestWhatCannotBeCorrected(t *testing.T) {
 	s.auditClean()
 }
 
+// Rules that leave what was posted as it is, and only add a hold: event correct refuses
+// where the event was applied. One that was ignored is reopened, holds and all.
+func TestAHoldThatIsOnlyAdded(t *testing.T) {
+	s := newSystem(t)
+	s.decide(payment("evt_paid", "p1", "500", "EUR"), event("evt_note", "noted", `{"id":"evt_note","type":"noted"}`))
+	s.write(strings.Replace(configuration, "  stripe:\n", `      - when: event.type in ["paid", "noted"]
+        transfers:
+          - {hold: true, expires: 8760h, debit: '"bank"', credit: '"shop"', amount: 50, asset: '"EUR"', operation: 'op("hold", body.id)'}
+  stripe:
+`, 1))
+	var err error
+	s.cat, err = catalog.Load(s.env["ONCELEDGER_CONFIG"], s.lookup)
+	require.NoError(t, err)
+
+	differences, sum := s.against(review.Filter{})
+	require.Equal(t, []operator.DifferenceGroup{
+		{Kind: "would_post_differently", Source: "shop", Uncorrectable: true, Events: 1},
+		{Kind: "would_post", Source: "shop", Events: 1},
+	}, sum.Groups)
+	require.Equal(t, []string{"evt_paid", "evt_note"}, []string{differences[0].EventID, differences[1].EventID})
+	_, err = s.correct("evt_paid", operator.EventRepair{DryRun: true})
+	require.ErrorContains(t, err, "not corrected")
+	_, err = s.correct("evt_note", operator.EventRepair{DryRun: true})
+	require.ErrorContains(t, err, "event reopen for those that are ignored")
+}
+
 func (s *system) bookedAs(id string) (outcome string) {
 	s.t.Helper()
 	require.NoError(s.t, s.pool().QueryRow(s.t.Context(), `SELECT outcome FROM events WHERE source = 'books' AND event_id = $1`, id).Scan(&outcome))

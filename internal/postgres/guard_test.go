@@ -33,6 +33,7 @@ func book(t *testing.T) string {
 		{1, "done", "completed", "applied", nil},
 		{2, "parked", "failed", nil, "bad_json"},
 		{3, "waiting", "pending", nil, nil},
+		{4, "ignored", "completed", "ignored", nil},
 	} {
 		_, err := worker.Exec(t.Context(), insertEvent, event...)
 		require.NoError(t, err)
@@ -145,6 +146,11 @@ var guarded = []string{
 	`UPDATE accounts SET debits_posted = debits_posted - 1 WHERE debits_posted > 0`,
 	`UPDATE accounts SET credits_posted = 0`,
 	`INSERT INTO operations VALUES ('op', 2, 'a', 'b', 'EUR', 6) ON CONFLICT (key) DO UPDATE SET amount = excluded.amount`,
+	// A session's own tables, in front of those that the guards look into.
+	`CREATE TEMP TABLE transfers AS SELECT 1::bigint AS event_no, 'op' COLLATE "C" AS operation, 0 AS reverses, pg_current_xact_id() AS posted_in;
+	 DELETE FROM operations WHERE key = 'op'`,
+	`CREATE TEMP TABLE actions AS SELECT 4::bigint AS event_no, 'reopen' AS verb; UPDATE events SET state = 'pending', outcome = NULL WHERE no = 4`,
+	`CREATE TEMP TABLE operations AS SELECT 'op' COLLATE "C" AS refunds, 'total' AS kind, 9 AS amount; UPDATE totals SET seen = 9 WHERE key = 'op'`,
 }
 
 // telling inserts an operation (key, event, content, what it refunds, kind) and sets
@@ -355,4 +361,17 @@ func TestTheWorkersRoleMayDoItsWork(t *testing.T) {
 		_, err := pool.Exec(t.Context(), statement)
 		require.NoError(t, err, statement)
 	}
+}
+
+// Else a session's own tables come before those that the guard looks into.
+func TestEveryGuardThatLooksIntoTablesNamesItsSchema(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Pool(t, stack.DatabaseURL, postgres.Owner)
+	var careless []string
+	require.NoError(t, pool.QueryRow(t.Context(), `
+		SELECT COALESCE(array_agg(proname::text), '{}')
+		FROM pg_proc
+		WHERE pronamespace = current_schema()::regnamespace AND prosrc ~ 'FROM [a-z]'
+		  AND NOT COALESCE(proconfig, '{}') @> ARRAY['search_path=' || current_schema() || ', pg_temp']`).Scan(&careless))
+	require.Empty(t, careless)
 }

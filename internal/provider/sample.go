@@ -25,9 +25,11 @@ type Sample struct {
 	// Amount in the units the provider counts in, as the text of a number, and
 	// Currency in the provider's spelling.
 	Amount, Currency string
-	// Set are members of the body, as place=value. A place is a path as rules write
-	// it (data.object.customer; of a batch, in its one item), "header:X-Name", or
-	// "batch:name" beside the items. A value that is JSON is written as it is in JSON.
+	// Set are members of the body, as place=value or place:=JSON. A place is a path as
+	// rules write it (data.object.customer; of a batch, in its one item),
+	// "header:X-Name", or "batch:name" beside the items. A value in double quotes is
+	// text, and so is any where the sample has text; elsewhere one that is JSON is
+	// written as JSON. After := it always is.
 	Set []string
 	// At is when it happened; zero leaves the sample's own time, long ago.
 	At time.Time
@@ -163,17 +165,37 @@ func (d *draft) setAll(places []string, text string) error {
 	return nil
 }
 
-// setPair writes what a person says as place=value.
+// setPair writes what a person says as place=value or place:=JSON.
 func (d *draft) setPair(pair string) error {
 	place, text, ok := strings.Cut(pair, "=")
+	place, isJSON := strings.CutSuffix(place, ":")
 	at, sound := parseSpot(place)
 	if !ok || !sound {
 		return fmt.Errorf("%q is not path=value, as in data.object.customer=cus_1", pair)
 	}
-	if at.header != "" || d.form != nil || d.xml != nil {
+	onlyText := at.header != "" || d.form != nil || d.xml != nil
+	switch value, err := decodeJSON(text); {
+	case isJSON && onlyText:
+		return fmt.Errorf("%q: headers, forms and XML hold text alone; write %s=value", pair, place)
+	case isJSON && err != nil:
+		return fmt.Errorf("%q: what follows := is not JSON; write %s=value for text", pair, place)
+	case isJSON:
+		return d.set(at, value)
+	case onlyText:
 		return d.set(at, text)
 	}
-	return d.set(at, valueOf(text))
+	return d.set(at, kept(d.get(at), text))
+}
+
+// kept returns text as JSON where it is JSON, but as text where it is quoted or the
+// sample has text.
+func kept(sample any, text string) any {
+	value := valueOf(text)
+	_, quoted := value.(string)
+	if _, isText := sample.(string); isText && !quoted {
+		return text
+	}
+	return value
 }
 
 // like returns text as the sample writes such a value: a number where one stands.

@@ -90,6 +90,8 @@ func Refusal(err error) dlq.Reason {
 		return dlq.MissingParent
 	case errors.Is(err, ledger.ErrOverRefund):
 		return dlq.OverRefund
+	case errors.Is(err, ledger.ErrRefundInvalid):
+		return dlq.RefundInvalid
 	case errors.Is(err, ledger.ErrHoldClosed):
 		return dlq.HoldClosed
 	case errors.Is(err, ledger.ErrOverCapture):

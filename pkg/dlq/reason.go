@@ -40,6 +40,7 @@ const (
 	InsufficientFunds Reason = "insufficient_funds"
 	MissingParent     Reason = "missing_parent"
 	OverRefund        Reason = "over_refund"
+	RefundInvalid     Reason = "refund_invalid"
 	HoldClosed        Reason = "hold_closed"
 	OverCapture       Reason = "over_capture"
 
@@ -91,7 +92,8 @@ var infos = map[Reason]Info{
 	AccountClosed:     {Hint: "the account is closed for good; let the rule name another one, then redrive"},
 	InsufficientFunds: {Transient: true, Compensable: true, Hint: "the account's limit refused the debit; fund it, then redrive"},
 	MissingParent:     {Transient: true, Compensable: true, Hint: "the transfer this one refers to has not arrived; find it, then redrive"},
-	OverRefund:        {Transient: true, Compensable: true, Hint: "the refunds, or their total, would exceed the original amount; compare them with the provider's dashboard: one whose failure was never told still counts"},
+	OverRefund:        {Transient: true, Compensable: true, Hint: "the refunds would exceed the original amount; compare them with the provider's dashboard: one whose failure was never told still counts"},
+	RefundInvalid:     {Hint: "never a refund of what it names: see the error, compare both with the provider's dashboard, or let the rule name another, then redrive"},
 	HoldClosed:        {Hint: "the hold was captured, voided or has expired: if a capture has happened, say fact: true, then redrive; a void finds nothing left to release"},
 	OverCapture:       {Hint: "the capture exceeds what is left of its hold; compare both with the provider's dashboard: if it has happened, say fact: true, then redrive"},
 

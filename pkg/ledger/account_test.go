@@ -51,6 +51,39 @@ func mustSetState(t testing.TB, owner *pgxpool.Pool, name string, to ledger.Stat
 	require.Equal(t, to, changed[0].State)
 }
 
+// Accounts with a limit are opened before they are locked and judged: a posting that is
+// refused leaves them, empty, and no others.
+func TestWhatIsRefusedLeavesLimitedAccountsEmpty(t *testing.T) {
+	t.Parallel()
+	worker, owner := openBoth(t)
+	poor, orphan := event(move("poor", "wallet:new", "shop:new", 5)), event(child("orphan", "nobody", "world", "fact:new", 5))
+	for range 2 { // as often as it is tried
+		mustPost(t, worker, poor, orphan)
+		require.ErrorIs(t, poor.Err, ledger.ErrInsufficientFunds)
+		require.ErrorIs(t, orphan.Err, ledger.ErrMissingParent)
+	}
+	require.Empty(t, requireBooks(t, owner).Transfers)
+	var names []string
+	accounts, err := ledger.Accounts(t.Context(), owner, ledger.AccountFilter{})
+	require.NoError(t, err)
+	for _, a := range accounts {
+		names = append(names, a.Name)
+		require.Equal(t, ledger.StateOpen, a.State)
+		require.Zero(t, [4]int64{a.DebitsPosted, a.CreditsPosted, a.DebitsPending, a.CreditsPending}, a.Name)
+	}
+	require.Equal(t, []string{"fact:new", "wallet:new"}, names, "world and shop:new have no limit")
+	trial, err := ledger.TrialBalance(t.Context(), owner, time.Time{}, "")
+	require.NoError(t, err)
+	require.Len(t, trial, 1)
+	require.True(t, trial[0].Equal())
+	require.Zero(t, trial[0].Debits.Sign())
+
+	mustPost(t, worker, event(move("fund", "world", "wallet:new", 5)), poor)
+	require.NoError(t, poor.Err)
+	mustSetState(t, owner, "wallet:new", ledger.StateClosed)
+	mustSetState(t, owner, "fact:new", ledger.StateClosed)
+}
+
 func TestAccountsThatHaveToBeOpenedFirst(t *testing.T) {
 	t.Parallel()
 	worker, owner := openBoth(t)

@@ -2,7 +2,10 @@ package ledger_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -37,6 +40,33 @@ func standing(t testing.TB, pool *pgxpool.Pool, events ...int64) []ledger.Transf
 		}
 	}
 	return transfers
+}
+
+// What is only asked for is told like what stands: a hold that new rules add to
+// money that stays.
+func TestUncorrectableIsWhatCorrectRefuses(t *testing.T) {
+	t.Parallel()
+	pool := openOwner(t)
+	paid, opened := event(charge()), event(holding("hold", "customer", "shop", 100))
+	mustPost(t, pool, paid, opened)
+	for name, c := range map[string]struct {
+		ledger.Correction
+		refused []string
+	}{
+		"only a hold is added":    {ledger.Correction{EventNo: paid.EventNo, Replaces: []int64{paid.EventNo}, Transfers: []ledger.Transfer{charge(), holding("more", "customer", "shop", 50)}}, []string{"more"}},
+		"a payment beside a hold": {ledger.Correction{EventNo: opened.EventNo, Replaces: []int64{opened.EventNo}, Transfers: []ledger.Transfer{move("fee", "shop", "fees", 1), holding("hold", "customer", "shop", 100)}}, []string{"hold"}},
+		"a payment in its place":  {ledger.Correction{EventNo: opened.EventNo, Replaces: []int64{opened.EventNo}, Transfers: []ledger.Transfer{move("hold", "customer", "shop", 100)}}, []string{"hold"}},
+		"another amount":          {ledger.Correction{EventNo: paid.EventNo, Replaces: []int64{paid.EventNo}, Transfers: []ledger.Transfer{move("charge", "customer", "shop", 900)}}, nil},
+	} {
+		refused, err := ledger.Uncorrectable(t.Context(), pool, c.Transfers)
+		require.NoError(t, err, name)
+		require.Equal(t, c.refused, slices.Sorted(maps.Keys(refused)), name)
+		err = pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
+			return errors.Join(ledger.Correct(t.Context(), tx, limits, &c.Correction), errRollback)
+		})
+		require.Equal(t, c.refused != nil, errors.Is(err, ledger.ErrCorrectHold), "%s: %v", name, err)
+		require.ErrorIs(t, err, errRollback)
+	}
 }
 
 // balance is an account's credits less its debits.

@@ -29,6 +29,10 @@
 // 55P03, and nothing else is to be expected but the driver's errors. Transactions are
 // READ COMMITTED.
 //
+// Accounts open with their first transfer, but those with a limit with the first that
+// is asked for: what is locked and judged has to be there. So a posting that is refused
+// may leave an account open that has no transfers and a balance of 0.
+//
 // Programs that post many batches share a Known among them, which spares each account
 // that is there a look.
 //
@@ -59,9 +63,14 @@ var (
 	// ErrMissingParent means that a transfer is about an operation that is not
 	// posted; it may pass later.
 	ErrMissingParent = errors.New("the parent operation is not posted")
-	// ErrOverRefund means that the refunds of an operation, or a total of those, would
-	// exceed its amount, or are in another asset; it may pass when one of them fails.
+	// ErrOverRefund means that the refunds of an operation would exceed its amount; it
+	// may pass when one of them fails. Where that is told later in the same batch, it
+	// passes when it is tried again. Of a correction, it means what OverRefunds finds.
 	ErrOverRefund = errors.New("the refunds would exceed what they are of")
+	// ErrRefundInvalid means that a refund, or a total of some, is in another asset than
+	// its parent, a total above that, more than is left of a refund that it undoes, or of
+	// a parent of which there is none: a total, or what undoes a refund.
+	ErrRefundInvalid = errors.New("what it names cannot be refunded so")
 	// ErrHoldClosed means that the hold was captured in full or for the last time,
 	// voided, or has expired.
 	ErrHoldClosed = errors.New("the hold is closed")
@@ -148,9 +157,9 @@ type Posting struct {
 	// operations of captures that no hold covered. Set by Post.
 	Overdrawn, Frozen, Uncovered []string
 	// Err is why the posting was refused: ErrOperationConflict, ErrMissingParent,
-	// ErrOverRefund, ErrHoldClosed, ErrOverCapture, ErrInsufficientFunds,
-	// ErrAccountUnknown, ErrAccountFrozen, ErrAccountClosed or ErrAmountOverflow. Set
-	// by Decide.
+	// ErrOverRefund, ErrRefundInvalid, ErrHoldClosed, ErrOverCapture,
+	// ErrInsufficientFunds, ErrAccountUnknown, ErrAccountFrozen, ErrAccountClosed or
+	// ErrAmountOverflow. Set by Decide.
 	Err error
 	// Awaits is the operation for want of which Err is ErrMissingParent, if it may
 	// yet come: see Wait. Set by Decide.
@@ -166,7 +175,8 @@ type Limit struct {
 	// provider's refund or dispute is a fact, and the account shows it.
 	Enforce bool
 	// Explicit refuses transfers on the account until somebody opens it (see
-	// OpenAccount); otherwise it opens with its first transfer.
+	// OpenAccount); otherwise it opens with its first transfer, or where Rule is set,
+	// with the first that is asked for.
 	Explicit bool
 }
 

@@ -219,7 +219,9 @@ func stays(t Transfer, fresh []Transfer) int64 {
 	return amount
 }
 
-// check says whether a refund of which stays is left may be given back of r.
+// check says whether a refund of which stays is left may be given back of r, and if
+// not, whether it may later: another refund of r may fail, and even one above r may
+// be told again along with its failure. Nothing else of r changes.
 func (r refunded) check(t Transfer, stays int64) error {
 	before := r.items
 	if t.Kind == KindTotal {
@@ -229,21 +231,25 @@ func (r refunded) check(t Transfer, stays int64) error {
 	case r.amount == 0:
 		return fmt.Errorf("%w: %s gives back a part of %q, which does not stand", ErrMissingParent, t.Operation, t.Parent)
 	case r.total:
-		return fmt.Errorf("%w: %s gives back %s, which is a total: name the refund itself", ErrOverRefund, t.Operation, t.Parent)
+		return fmt.Errorf("%w: %s gives back %s, which is a total: name the refund itself", ErrRefundInvalid, t.Operation, t.Parent)
 	case r.undoing:
-		return fmt.Errorf("%w: %s gives back %s, which undoes a refund: post the refund anew", ErrOverRefund, t.Operation, t.Parent)
+		return fmt.Errorf("%w: %s gives back %s, which undoes a refund: post the refund anew", ErrRefundInvalid, t.Operation, t.Parent)
 	case r.of != "" && t.Kind == KindTotal:
-		return fmt.Errorf("%w: %s is a total of %s, which is a refund: undo that by its amount", ErrOverRefund, t.Operation, t.Parent)
+		return fmt.Errorf("%w: %s is a total of %s, which is a refund: undo that by its amount", ErrRefundInvalid, t.Operation, t.Parent)
 	case t.Asset != r.asset:
-		return fmt.Errorf("%w: %s gives back %s of %s, which is %s", ErrOverRefund, t.Operation, t.Asset, t.Parent, r.asset)
+		return fmt.Errorf("%w: %s gives back %s of %s, which is %s", ErrRefundInvalid, t.Operation, t.Asset, t.Parent, r.asset)
 	case t.Kind == KindTotal && t.Amount > r.amount:
 		return fmt.Errorf("%w: %s says that %d %s of %s are given back so far, which is %d",
-			ErrOverRefund, t.Operation, t.Amount, t.Asset, t.Parent, r.amount)
+			ErrRefundInvalid, t.Operation, t.Amount, t.Asset, t.Parent, r.amount)
 	case t.Amount > math.MaxInt64-before:
 		return fmt.Errorf("%w: %s: the refunds of %s would exceed 64 bits", ErrAmountOverflow, t.Operation, t.Parent)
 	case stays > r.amount-before:
+		over := ErrOverRefund
+		if r.of != "" {
+			over = ErrRefundInvalid // what is undone of a refund only grows
+		}
 		return fmt.Errorf("%w: %s gives back %d %s of %s, of whose %d are given back %d",
-			ErrOverRefund, t.Operation, t.Amount, t.Asset, t.Parent, r.amount, before)
+			over, t.Operation, t.Amount, t.Asset, t.Parent, r.amount, before)
 	}
 	return nil
 }

@@ -75,6 +75,8 @@ func TestRefundsAreAtMostWhatTheyAreOf(t *testing.T) {
 						require.ErrorIs(t, p.Err, ledger.ErrMissingParent)
 					} else if p.Transfers[0].Operation == "poor" {
 						require.ErrorIs(t, p.Err, ledger.ErrInsufficientFunds)
+					} else if name == "another asset" || name == "of a refund" {
+						require.ErrorIs(t, p.Err, ledger.ErrRefundInvalid)
 					} else {
 						require.ErrorIs(t, p.Err, ledger.ErrOverRefund)
 					}
@@ -124,11 +126,14 @@ func TestAFailedRefundDoesNotCount(t *testing.T) {
 			for _, batch := range batches {
 				mustPost(t, pool, batch...)
 				for _, p := range batch {
-					if last := p.Transfers[len(p.Transfers)-1]; last.Operation == "no" {
-						require.ErrorIs(t, p.Err, ledger.ErrOverRefund, last)
-					} else {
+					switch last := p.Transfers[len(p.Transfers)-1]; {
+					case last.Operation != "no":
 						require.NoError(t, p.Err, last)
 						require.Len(t, p.Posted, len(p.Transfers))
+					case last.Parent == "charge":
+						require.ErrorIs(t, p.Err, ledger.ErrOverRefund, last)
+					default:
+						require.ErrorIs(t, p.Err, ledger.ErrRefundInvalid, "what is undone stays undone: %v", last)
 					}
 				}
 			}
@@ -139,6 +144,21 @@ func TestAFailedRefundDoesNotCount(t *testing.T) {
 			require.Empty(t, over)
 		})
 	}
+}
+
+// A refund above its charge is not refused for good: another event may tell of it
+// along with its failure.
+func TestARefundThatDoesNotFitMayStandOnceItHasFailed(t *testing.T) {
+	t.Parallel()
+	pool := open(t)
+	above, told := event(back("a", 1500)), event(back("a", 1500), undo("u", "a", 1500))
+	mustPost(t, pool, event(charge()), above, told)
+	require.ErrorIs(t, above.Err, ledger.ErrOverRefund)
+	require.NoError(t, told.Err)
+	mustPost(t, pool, above)
+	require.NoError(t, above.Err)
+	require.Empty(t, above.Posted, "it is there")
+	require.EqualValues(t, 1000, balance(t, pool, "shop"))
 }
 
 // An operation that one event asked for and another posts gives back what the

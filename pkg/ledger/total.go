@@ -28,7 +28,7 @@ import (
 //   - An item adds its amount to items; it may move less than that (Unmoved), or
 //     nothing. All items less what was undone of them are at most the charge.
 //   - A total higher than seen raises it; another moves nothing. A total above the
-//     charge is ErrOverRefund.
+//     charge is ErrRefundInvalid.
 //   - Of what one event tells, totals count last.
 //   - Either is posted all the same, whatever it moves: its operation stands for what
 //     it said, and what repeats it is skipped.

@@ -54,9 +54,9 @@ func (m totalModel) apply(t ledger.Transfer, undoes int64) error {
 	case !ok:
 		return ledger.ErrMissingParent
 	case parent.Kind == ledger.KindTotal, isUndo && t.Kind == ledger.KindTotal, isUndo && m.operations[parent.Parent].Refund:
-		return ledger.ErrOverRefund
-	case t.Kind == ledger.KindTotal && t.Amount > parent.Amount:
-		return ledger.ErrOverRefund
+		return ledger.ErrRefundInvalid
+	case t.Kind == ledger.KindTotal && t.Amount > parent.Amount, isUndo && t.Amount > parent.Amount-(items-undone):
+		return ledger.ErrRefundInvalid
 	case t.Kind == "" && t.Amount-min(undoes, t.Amount) > parent.Amount-(items-undone):
 		return ledger.ErrOverRefund
 	}
@@ -115,9 +115,10 @@ func (m *totalModel) post(transfers []ledger.Transfer) (await string, err error)
 		undoes[t.Parent] += t.Amount
 	}
 	for len(fresh) > 0 { // a refund before what undoes it
-		at := slices.IndexFunc(fresh, func(t ledger.Transfer) bool {
-			return !slices.ContainsFunc(fresh, func(o ledger.Transfer) bool { return o.Operation == t.Parent })
-		})
+		at := 0
+		for up := 0; up >= 0; up = slices.IndexFunc(fresh, func(o ledger.Transfer) bool { return o.Operation == fresh[at].Parent }) {
+			at = up
+		}
 		if err := next.apply(fresh[at], undoes[fresh[at].Operation]); err != nil {
 			return "", err
 		}

@@ -54,15 +54,15 @@ func TestTotalsAndItems(t *testing.T) {
 		"a total, then its item":      {[]step{said(total(300)), said(back("a", 300)).but(300)}, 700, 300},
 		"a total of more items":       {[]step{said(back("a", 300)), said(total(700)).but(300), said(back("b", 400)).but(400)}, 300, 700},
 		"items that are more":         {[]step{said(total(300)), said(back("a", 200)).but(200), said(back("b", 400)).but(100)}, 400, 300},
-		"a total above the charge":    {[]step{refused(total(1001), ledger.ErrOverRefund), said(total(1000))}, 0, 1000},
+		"a total above the charge":    {[]step{refused(total(1001), ledger.ErrRefundInvalid), said(total(1000))}, 0, 1000},
 		"items above the charge":      {[]step{said(total(800)), said(back("a", 700)).but(700), refused(back("b", 400), ledger.ErrOverRefund), said(back("c", 300)).but(100)}, 0, 800},
-		"a total in another asset":    {[]step{refused(inDollars, ledger.ErrOverRefund)}, 1000, -1},
-		"a total of a refund":         {[]step{said(back("a", 300)), refused(ofRefund, ledger.ErrOverRefund)}, 700, -1},
-		"a total is not undone":       {[]step{said(total(700)), refused(ofTotal, ledger.ErrOverRefund)}, 300, 700},
+		"a total in another asset":    {[]step{refused(inDollars, ledger.ErrRefundInvalid)}, 1000, -1},
+		"a total of a refund":         {[]step{said(back("a", 300)), refused(ofRefund, ledger.ErrRefundInvalid)}, 700, -1},
+		"a total is not undone":       {[]step{said(total(700)), refused(ofTotal, ledger.ErrRefundInvalid)}, 300, 700},
 		"a failure lowers both":       {[]step{said(back("a", 300)), said(total(700)).but(300), said(undo("u", "a", 300)), said(total(500)).but(500)}, 600, 700},
 		"a failure of what is told":   {[]step{said(total(700)), said(back("a", 300)).but(300), said(undo("u", "a", 300)), said(back("b", 300)).but(300)}, 600, 700},
 		"a failure of more than that": {[]step{said(back("a", 300)), said(back("b", 400)), said(total(100)).but(100), said(undo("u", "b", 400)), said(total(300)).but(300)}, 700, 300},
-		"a failure twice":             {[]step{said(total(300)), said(back("a", 300)).but(300), said(undo("u", "a", 300)), refused(undo("v", "a", 1), ledger.ErrOverRefund)}, 1000, 300},
+		"a failure twice":             {[]step{said(total(300)), said(back("a", 300)).but(300), said(undo("u", "a", 300)), refused(undo("v", "a", 1), ledger.ErrRefundInvalid)}, 1000, 300},
 		"a failure in part":           {[]step{said(total(300)), said(back("a", 300)).but(300), said(undo("u", "a", 100)), said(undo("v", "a", 200))}, 1000, 300},
 		"a total of before, too late": {[]step{said(back("a", 700)), said(undo("u", "a", 700)), said(total(700)).but(700)}, 1000, 700},
 		"a total of after a failure":  {[]step{said(back("a", 700)), said(undo("u", "a", 700)), said(total(200)).but(200), said(back("b", 200))}, 800, 200},
@@ -215,7 +215,7 @@ func TestARefusedTotalIsNotSeen(t *testing.T) {
 	require.ErrorIs(t, early.Err, ledger.ErrMissingParent)
 	both := event(back("a", 500), total(1001))
 	mustPost(t, pool, both)
-	require.ErrorIs(t, both.Err, ledger.ErrOverRefund)
+	require.ErrorIs(t, both.Err, ledger.ErrRefundInvalid)
 	all := event(back("b", 1000))
 	mustPost(t, pool, all)
 	require.NoError(t, all.Err)
