@@ -5,8 +5,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -91,7 +89,7 @@ func movement(t ledger.Transfer, exponent int) Movement {
 func (m *Movement) words() string {
 	switch ledger.Kind(m.Kind) {
 	case ledger.KindVoid:
-		return "void of " + operation(m.Of)
+		return "void of " + ledger.FormatKey(m.Of)
 	case ledger.KindHold:
 		return fmt.Sprintf("hold of %s %s -> %s", m.amount(), m.Debit, m.Credit)
 	case ledger.KindTotal:
@@ -285,7 +283,7 @@ func (e *Event) print(s *Session) error {
 		fmt.Fprintln(s.Out)
 		t = newTable(s.Out, "TRANSFER", "DEBIT", "CREDIT", "AMOUNT")
 		for _, transfer := range e.Transfers {
-			t.row(operation(transfer.Operation), transfer.Debit, transfer.Credit, transfer.amount(), transfer.remark())
+			t.row(ledger.FormatKey(transfer.Operation), transfer.Debit, transfer.Credit, transfer.amount(), transfer.remark())
 		}
 		if err := t.flush(); err != nil {
 			return err
@@ -338,23 +336,4 @@ func (e *Event) standing() string {
 		return fmt.Sprintf("%s (next try in %s)", e.State, time.Duration(e.RetryIn*float64(time.Second)).Round(time.Second))
 	}
 	return e.State
-}
-
-// operation shows a key's parts; they are stored with their lengths, so that no
-// part can be taken for another: 6:stripe,0:,4:live,6:charge,4:ch_1, is
-// stripe/live/charge/ch_1. Text of another form is shown as it is.
-func operation(key string) string {
-	var parts []string
-	for rest := key; rest != ""; {
-		length, after, _ := strings.Cut(rest, ":")
-		size, err := strconv.Atoi(length)
-		if err != nil || size < 0 || len(after) <= size || after[size] != ',' {
-			return key
-		}
-		if size > 0 {
-			parts = append(parts, after[:size])
-		}
-		rest = after[size+1:]
-	}
-	return strings.Join(parts, "/")
 }

@@ -42,10 +42,10 @@ func printHolds(s *Session, holds []Hold) error {
 	t := newTable(s.Out, "HOLD", "DEBIT", "CREDIT", "AMOUNT", "CAPTURED", "LEFT", "UNTIL")
 	for _, h := range holds {
 		if h.Kind == string(ledger.KindVoid) {
-			t.row(operation(h.Operation), h.words())
+			t.row(ledger.FormatKey(h.Operation), h.words())
 			continue
 		}
-		t.row(operation(h.Operation), h.Debit, h.Credit, h.amount(), ledger.FormatMinor(h.Captured, h.Exponent),
+		t.row(ledger.FormatKey(h.Operation), h.Debit, h.Credit, h.amount(), ledger.FormatMinor(h.Captured, h.Exponent),
 			ledger.FormatMinor(h.Left, h.Exponent), cmp.Or(h.Ended, when(*h.Expires)))
 	}
 	return t.flush()

@@ -33,7 +33,7 @@ func printTold(s *Session, told []Told) error {
 	fmt.Fprintln(s.Out)
 	t := newTable(s.Out, "TOLD", "DEBIT", "CREDIT", "AMOUNT", "MOVED", "")
 	for _, each := range told {
-		t.row(operation(each.Operation), each.Debit, each.Credit, each.amount(), ledger.FormatMinor(each.Moved, each.Exponent), each.Kind)
+		t.row(ledger.FormatKey(each.Operation), each.Debit, each.Credit, each.amount(), ledger.FormatMinor(each.Moved, each.Exponent), each.Kind)
 	}
 	return t.flush()
 }
