@@ -106,7 +106,7 @@ func fold(posted []ledger.Transfer, next ledger.Transfer) ([]ledger.Transfer, *r
 			posted[i].Parent, posted[i].Refund = cmp.Or(t.Parent, next.Parent), t.Refund || next.Refund
 			return posted, nil
 		default:
-			return nil, refuse(dlq.OperationConflict, "two transfers of one event have the operation %q but not the same content", next.Operation)
+			return nil, refuse(dlq.OperationConflict, "two transfers of one event have the operation %s but not the same content", ledger.FormatKey(next.Operation))
 		}
 	}
 	return append(posted, next), nil

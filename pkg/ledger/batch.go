@@ -276,18 +276,22 @@ func (b *Batch) decide(p *Posting) ([]Transfer, error) {
 }
 
 func conflict(there, asked Transfer, owner int64) error {
-	return fmt.Errorf("%w: %s: event %d %s, this one asks for %s", ErrOperationConflict, asked.Operation, owner, there.words("posted "), asked.words(""))
+	stands, has := there.words("posted ")
+	asks, wants := asked.words("")
+	args := append(append([]any{named(asked.Operation), eventNo(owner)}, has...), wants...)
+	return refuse(ErrOperationConflict, "%s: %s "+stands+", this one asks for "+asks, args...)
 }
 
-// words says a transfer in words, with what is said of one that moves money.
-func (t Transfer) words(posted string) string {
+// words says a transfer in words, with what is said of one that moves money: a format
+// and what it takes.
+func (t Transfer) words(posted string) (format string, args []any) {
 	switch t.Kind {
 	case KindVoid:
-		return "a void of " + t.Parent
+		return "a void of %s", []any{named(t.Parent)}
 	case KindHold:
 		posted = "a hold of "
 	case KindTotal:
 		posted = "a total of "
 	}
-	return fmt.Sprintf("%s%d %s from %s to %s", posted, t.Amount, t.Asset, t.Debit, t.Credit)
+	return posted + "%s from %s to %s", []any{t.money(), t.Debit, t.Credit}
 }
