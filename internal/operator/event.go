@@ -27,6 +27,7 @@ type Event struct {
 	Reason    string     `json:"reason,omitempty"`
 	Error     string     `json:"error,omitempty"`
 	Hint      string     `json:"hint,omitempty"`
+	Because   string     `json:"because,omitempty"` // of an ignored event
 	Attempts  int        `json:"attempts"`
 	Redrives  int        `json:"redrives"`
 	RetryIn   float64    `json:"retry_in_seconds,omitempty"`
@@ -253,6 +254,10 @@ func eventOf(r *dedupe.Row) Event {
 		info, _ := dlq.Reason(r.Reason).Info()
 		e.Hint = info.Hint
 	}
+	if r.Outcome == dedupe.Ignored {
+		info, _ := dlq.Reason(r.Reason).Info()
+		e.Because = info.Ignored
+	}
 	return e
 }
 
@@ -263,6 +268,7 @@ func (e *Event) print(s *Session) error {
 	t.optional("type", e.Type)
 	t.row("state", e.standing())
 	t.optional("reason", e.Reason)
+	t.optional("because", e.Because)
 	t.optional("error", e.Error)
 	t.optional("hint", e.Hint)
 	if e.DLQSeq != 0 && e.State == string(dedupe.Failed) {

@@ -23,6 +23,8 @@ const (
 	ModeMismatch Reason = "mode_mismatch"
 
 	Unmatched        Reason = "unmatched"
+	NoTransfers      Reason = "no_transfers"
+	AmountZero       Reason = "amount_zero"
 	RuleError        Reason = "rule_error"
 	NoOperation      Reason = "no_operation"
 	AmountMissing    Reason = "amount_missing"
@@ -57,6 +59,8 @@ type Info struct {
 	Compensable bool
 	// Hint tells the person who reads the dead letter what to do.
 	Hint string
+	// Ignored says why an event is ignored for it; empty for what only parks.
+	Ignored string
 }
 
 var infos = map[Reason]Info{
@@ -67,14 +71,19 @@ var infos = map[Reason]Info{
 	UnstorableText: {Hint: "a value the rules read holds a NUL or half a surrogate pair; let the rules read another field"},
 	DecryptFailed:  {Compensable: true, Hint: "check the decryption key of this source, then redrive"},
 	NeedsFetch:     {Compensable: true, Hint: "the body may not be trusted for amounts; set fetch: of this source, or see what its API answers, then redrive"},
-	Fetched:        {Hint: "not parked: what this notice hinted at was looked up; see the events that name it in ce-hint"},
+	Fetched: {Hint: "not parked: what this notice hinted at was looked up; see the events that name it in ce-hint",
+		Ignored: "what this notice hinted at was looked up; see the events that name it in ce-hint"},
 
-	NoEventID:    {Hint: "no usable event id was found; set id: of this source, and ask the sender to send again"},
-	IDInvalid:    {Hint: "the event id is longer than 512 bytes or cannot be stored; let id: of this source name another field"},
-	IDConflict:   {Hint: "another content stands under this event id; compare both with the provider's dashboard"},
-	ModeMismatch: {Hint: "the event does not say whether it is live or test; check the mode of this endpoint"},
+	NoEventID:  {Hint: "no usable event id was found; set id: of this source, and ask the sender to send again"},
+	IDInvalid:  {Hint: "the event id is longer than 512 bytes or cannot be stored; let id: of this source name another field"},
+	IDConflict: {Hint: "another content stands under this event id; compare both with the provider's dashboard"},
+	ModeMismatch: {Hint: "the event does not say whether it is live or test; check the mode of this endpoint",
+		Ignored: "it is test traffic at a live source, or live at one of test; mode: of the source says which"},
 
-	Unmatched:        {Compensable: true, Hint: "no rule matches this event and its source says unmatched: park; add a rule, then redrive"},
+	Unmatched: {Compensable: true, Hint: "no rule matches this event and its source says unmatched: park; add a rule, then redrive",
+		Ignored: "no rule of its source matches it"},
+	NoTransfers:      {Hint: "not parked: the rules that match this event ask for no transfers; let one post it if they should", Ignored: "the rules that match it ask for no transfers"},
+	AmountZero:       {Hint: "not parked: every amount that the rules read of this event is 0; see its body", Ignored: "every amount that the rules read of it is 0"},
 	RuleError:        {Compensable: true, Hint: "an expression of the source's rules failed; correct the rule, then redrive"},
 	NoOperation:      {Compensable: true, Hint: "a part of op(...) is empty; let the rule name the payment, capture or refund id, then redrive"},
 	AmountMissing:    {Compensable: true, Hint: "the amount is not where the rule looks; correct the rule, then redrive"},
