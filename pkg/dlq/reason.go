@@ -87,7 +87,7 @@ var infos = map[Reason]Info{
 	RuleError:        {Compensable: true, Hint: "an expression of the source's rules failed; correct the rule, then redrive"},
 	NoOperation:      {Compensable: true, Hint: "a part of op(...) is empty; let the rule name the payment, capture or refund id, then redrive"},
 	AmountMissing:    {Compensable: true, Hint: "the amount is not where the rule looks; correct the rule, then redrive"},
-	AmountFormat:     {Compensable: true, Hint: "the amount is not a plain number; use minor() or major() as the provider documents it, then redrive"},
+	AmountFormat:     {Compensable: true, Hint: "the amount is not written as the rule expects it; use minor() or major() as the provider documents it, then redrive"},
 	AmountPrecision:  {Hint: "the amount has more decimals than its asset; compare with the provider's dashboard"},
 	AmountOverflow:   {Hint: "the amount or a balance does not fit 64 bits; compare with the provider's dashboard"},
 	AmountMismatch:   {Hint: "a rule's expect is false: compare amount and currency with what was ordered; to post what came all the same, change the rule, then redrive"},
