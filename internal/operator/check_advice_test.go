@@ -49,7 +49,7 @@ func TestAdviceForADuplicateOfWhatDiffers(t *testing.T) {
 		{Kind: "would_post", Source: "shop", Refused: "operation_conflict", Events: 1},
 	}, sum.Groups)
 	out := s.advised()
-	require.Regexp(t, `(?m)evt_again .*; operation_conflict: event evt_paid of shop posted shop/payment/p1$`, out)
+	require.Regexp(t, `(?m)evt_again .*; operation_conflict: event evt_paid of shop has shop/payment/p1$`, out)
 	require.Regexp(t, `(?m)^1 +would_post +shop +nothing with this event: .* event correct that one if it is listed`, out)
 	require.NotContains(t, out, "event reopen")
 

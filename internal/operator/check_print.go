@@ -40,7 +40,7 @@ func (c *comparison) add(d *review.Difference) error {
 		return c.s.object(e)
 	}
 	stands, would := e.stands(false), e.would(false)
-	if "post "+strings.TrimPrefix(stands, "applied ") == would { // the same money under other operations
+	if movements(e.Stands, false) == movements(e.Would.Transfers, false) { // the same money under other operations
 		stands, would = e.stands(true), e.would(true)
 	}
 	would += e.Refused.words()
@@ -100,6 +100,9 @@ func (e *DifferingEvent) would(named bool) string {
 	case "ignore":
 		return "ignore"
 	}
+	if !slices.ContainsFunc(e.Would.Transfers, func(m Movement) bool { return m.Kind != string(ledger.KindTotal) }) {
+		return "note " + movements(e.Would.Transfers, named) // it may move nothing
+	}
 	return "post " + movements(e.Would.Transfers, named)
 }
 
@@ -111,7 +114,7 @@ func (r *Refused) words() string {
 	case r.Account != "":
 		return fmt.Sprintf("; %s: %s in %s", r.Reason, r.Account, r.Asset)
 	case r.EventID != "":
-		return fmt.Sprintf("; %s: event %s of %s posted %s", r.Reason, r.EventID, r.Source, ledger.FormatKey(r.Operation))
+		return fmt.Sprintf("; %s: event %s of %s has %s", r.Reason, r.EventID, r.Source, ledger.FormatKey(r.Operation))
 	}
 	return fmt.Sprintf("; %s: %s", r.Reason, ledger.FormatKey(r.Operation))
 }
@@ -145,7 +148,7 @@ const adviceByHand = "book the difference by events of your own, docs/operations
 
 // adviceRefused is what to do about what the ledger would refuse as it stands.
 var adviceRefused = map[dlq.Reason]string{
-	dlq.OperationConflict: "nothing with this event: another one posted the operation otherwise; event correct that one if it is listed, else make the rules of both agree",
+	dlq.OperationConflict: "nothing with this event: another one has the operation otherwise; event correct that one if it is listed, else make the rules of both agree",
 	dlq.MissingParent:     "first let what it is about be posted, then ",
 	dlq.AccountUnknown:    "first onceledger account open, then ",
 	dlq.AccountClosed:     "nothing with this event: an account is closed for good; " + adviceByHand,

@@ -287,7 +287,7 @@ func (e *Event) print(s *Session) error {
 	}
 	if len(e.Transfers) > 0 {
 		fmt.Fprintln(s.Out)
-		t = newTable(s.Out, "TRANSFER", "DEBIT", "CREDIT", "AMOUNT")
+		t = newTable(s.Out, "TRANSFER", "DEBIT", "CREDIT", "AMOUNT", "NOTE")
 		for _, transfer := range e.Transfers {
 			t.row(ledger.FormatKey(transfer.Operation), transfer.Debit, transfer.Credit, transfer.amount(), transfer.remark())
 		}

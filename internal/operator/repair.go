@@ -227,7 +227,7 @@ func hinted(err error) error {
 	case errors.Is(err, ledger.ErrInsufficientFunds):
 		return fmt.Errorf("%w\nnothing was done; add --overdraw to post it all the same: the account is then past its limit", err)
 	case errors.Is(err, ledger.ErrAccountFrozen):
-		return fmt.Errorf("%w\nnothing was done; unfreeze the account for as long as it takes: onceledger account unfreeze NAME", err)
+		return fmt.Errorf("%w\nnothing was done; unfreeze that account for as long as it takes (onceledger account unfreeze)", err)
 	case errors.Is(err, ledger.ErrOperationConflict):
 		return fmt.Errorf("%w\nnothing was done; correct that event first, or discard one of the two", err)
 	case errors.Is(err, dedupe.ErrState):
@@ -252,7 +252,7 @@ func (e *RepairedEvent) print(s *Session) error {
 		return nil
 	}
 	if len(e.Reversed)+len(e.Posted) > 0 {
-		t := newTable(s.Out, "", "TRANSFER", "DEBIT", "CREDIT", "AMOUNT")
+		t := newTable(s.Out, "DO", "TRANSFER", "DEBIT", "CREDIT", "AMOUNT")
 		for _, m := range e.Reversed {
 			m.row(t, "reverse")
 		}

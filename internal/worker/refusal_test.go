@@ -16,7 +16,7 @@ func TestRefusalsAreForPeople(t *testing.T) {
 	s.publish(payment("evt_paid", "p1", "bank", "wallet:1", 500))
 	s.start()
 	s.decided("evt_paid", dedupe.Completed)
-	const said = "operation was posted with another content: shop/payment/p1: " +
+	const said = "the operation stands with another content: shop/payment/p1: " +
 		"event evt_paid of shop posted 5.00 EUR from bank to wallet:1, this one asks for 7.00 EUR from bank to wallet:1"
 
 	// In a batch, and, since its second try is one, by itself.

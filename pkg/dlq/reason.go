@@ -94,7 +94,7 @@ var infos = map[Reason]Info{
 	CurrencyUnknown:  {Compensable: true, Hint: "the asset is neither an ISO 4217 code nor declared under assets:; declare it, then redrive"},
 	CurrencyMismatch: {Hint: "the currency is not the expected one; compare with the provider's dashboard, or let the account's declaration name it, then redrive"},
 
-	OperationConflict: {Hint: "this operation was posted with another amount, asset or account; compare both events"},
+	OperationConflict: {Hint: "this operation stands with another amount, asset or account; compare both events"},
 	AccountUnknown:    {Compensable: true, Hint: "the account is not open; open it, then redrive"},
 	AccountFrozen:     {Compensable: true, Hint: "the account is frozen; find out why, unfreeze it, then redrive"},
 	AccountClosed:     {Hint: "the account is closed for good; let the rule name another one, then redrive"},

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -276,22 +277,22 @@ func (b *Batch) decide(p *Posting) ([]Transfer, error) {
 }
 
 func conflict(there, asked Transfer, owner int64) error {
-	stands, has := there.words("posted ")
-	asks, wants := asked.words("")
+	did := map[Kind]string{KindHold: "made ", KindVoid: "made ", KindTotal: "told of "}[there.Kind]
+	stands, has := there.words()
+	asks, wants := asked.words()
 	args := append(append([]any{named(asked.Operation), eventNo(owner)}, has...), wants...)
-	return refuse(ErrOperationConflict, "%s: %s "+stands+", this one asks for "+asks, args...)
+	return refuse(ErrOperationConflict, "%s: %s "+cmp.Or(did, "posted ")+stands+", this one asks for "+asks, args...)
 }
 
-// words says a transfer in words, with what is said of one that moves money: a format
-// and what it takes.
-func (t Transfer) words(posted string) (format string, args []any) {
+// words says a transfer in words: a format and what it takes.
+func (t Transfer) words() (format string, args []any) {
 	switch t.Kind {
 	case KindVoid:
 		return "a void of %s", []any{named(t.Parent)}
 	case KindHold:
-		posted = "a hold of "
+		format = "a hold of "
 	case KindTotal:
-		posted = "a total of "
+		format = "a total of "
 	}
-	return posted + "%s from %s to %s", []any{t.money(), t.Debit, t.Credit}
+	return format + "%s from %s to %s", []any{t.money(), t.Debit, t.Credit}
 }

@@ -299,8 +299,8 @@ func TestKindsOfOneOperation(t *testing.T) {
 	for _, p := range conflicts {
 		require.ErrorIs(t, p.Err, ledger.ErrOperationConflict)
 	}
-	require.ErrorContains(t, conflicts[0].Err, "a hold of 10 EUR from psp to shop, this one asks for 10 EUR")
-	require.ErrorContains(t, conflicts[2].Err, "a void of hold2, this one asks for a void of hold")
+	require.ErrorContains(t, conflicts[0].Err, " made a hold of 10 EUR from psp to shop, this one asks for 10 EUR")
+	require.ErrorContains(t, conflicts[2].Err, " made a void of hold2, this one asks for a void of hold")
 	require.NoError(t, checkHolds(t.Context(), pool, ""))
 }
 

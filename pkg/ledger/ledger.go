@@ -52,13 +52,13 @@ import (
 var (
 	// ErrOperationConflict means that the operation was posted with another
 	// amount, asset or account.
-	ErrOperationConflict = errors.New("operation was posted with another content")
+	ErrOperationConflict = errors.New("the operation stands with another content")
 	// ErrInsufficientFunds means that a limit that is enforced refused it; it
 	// may pass later.
 	ErrInsufficientFunds = errors.New("the account's limit refuses the transfer")
 	// ErrMissingParent means that a transfer is about an operation that is not
 	// posted; it may pass later.
-	ErrMissingParent = errors.New("the parent operation is not posted")
+	ErrMissingParent = errors.New("the parent operation is not there")
 	// ErrOverRefund means that the refunds of an operation, or a total of those, would
 	// exceed its amount, or are in another asset; it may pass when one of them fails.
 	ErrOverRefund = errors.New("the refunds would exceed what they are of")

@@ -21,13 +21,13 @@ func TestRefusalIsNamed(t *testing.T) {
 	}{
 		{
 			conflict(move(500, "USD"), move(700, "USD"), 4711),
-			"operation was posted with another content: 4:shop,0:,4:live,6:charge,4:ch_1,: event 4711 posted 500 USD from psp to wallet, this one asks for 700 USD from psp to wallet",
-			"operation was posted with another content: shop/live/charge/ch_1: event evt_1 of shop posted 5.00 USD from psp to wallet, this one asks for 7.00 USD from psp to wallet",
+			"the operation stands with another content: 4:shop,0:,4:live,6:charge,4:ch_1,: event 4711 posted 500 USD from psp to wallet, this one asks for 700 USD from psp to wallet",
+			"the operation stands with another content: shop/live/charge/ch_1: event evt_1 of shop posted 5.00 USD from psp to wallet, this one asks for 7.00 USD from psp to wallet",
 		},
 		{
 			conflict(move(500, "GEMS"), move(500, "OLD"), 4712),
-			"operation was posted with another content: 4:shop,0:,4:live,6:charge,4:ch_1,: event 4712 posted 500 GEMS from psp to wallet, this one asks for 500 OLD from psp to wallet",
-			"operation was posted with another content: shop/live/charge/ch_1: event 4712 posted 0.500 GEMS from psp to wallet, this one asks for 500 OLD (minor units) from psp to wallet",
+			"the operation stands with another content: 4:shop,0:,4:live,6:charge,4:ch_1,: event 4712 posted 500 GEMS from psp to wallet, this one asks for 500 OLD from psp to wallet",
+			"the operation stands with another content: shop/live/charge/ch_1: event 4712 posted 0.500 GEMS from psp to wallet, this one asks for 500 OLD (minor units) from psp to wallet",
 		},
 		{
 			refunded{asset: "USD", amount: 1000}.check(total, 1250),

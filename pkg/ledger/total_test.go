@@ -234,7 +234,7 @@ func TestATotalIsNoItem(t *testing.T) {
 	p := event(item)
 	mustPost(t, pool, event(charge()), event(total(300)), p)
 	require.ErrorIs(t, p.Err, ledger.ErrOperationConflict)
-	require.ErrorContains(t, p.Err, "a total of 300 EUR from shop to customer")
+	require.ErrorContains(t, p.Err, "told of a total of 300 EUR from shop to customer")
 	requireTotal(t, pool, "charge", 300)
 	requireRefunds(t, pool, "")
 }
