@@ -87,7 +87,7 @@ fmt-check:
 # One package at a time: several measure how long something takes, and two of them
 # on two processors disturb each other. The modules' tests read the product's sources,
 # which the cache of results does not know.
-go-test:
+go-test: tools
 	@go test -race -p 1 -timeout 30m $(PKG)
 	@for module in $(MODULES); do (cd $$module && go test -count=1 ./...); done
 

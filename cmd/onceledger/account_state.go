@@ -17,14 +17,17 @@ func newAccountOpen(s *operator.Session) *cobra.Command {
 	cmd, change := accountCommand(s, operator.OpenAccount, "says why", &cobra.Command{
 		Use:   "open ACCOUNT --asset CODE",
 		Short: "Open an account, before anything moves it",
-		Long: `Opens an account in one asset, with nothing on it. Where accounts_policy says
-explicit, or declared and no declaration fits, transfers on an account are
-parked as account_unknown until it is opened; then redrive them.
+		Long: `Opens an account in one asset, with nothing on it. There is seldom a need to:
+by default (accounts_policy: open) an account opens with its first transfer.
+Where accounts_policy says explicit, or declared and no declaration fits,
+transfers on an account are parked as account_unknown until it is opened; then
+redrive them.
 
 ` + metadataHelp,
 		Example: `  onceledger account open wallet:cus_1 --asset EUR --set owner=Ada --note "contract 17"
   onceledger dlq redrive --all --reason account_unknown --note "opened"`,
 	})
+	cmd.Flags().Lookup("asset").Usage = "the asset `CODE` that it is opened in, required"
 	pairs := cmd.Flags().StringArray("set", nil, "note `KEY=VALUE` of the account; may be repeated")
 	cmd.PreRunE = func(*cobra.Command, []string) (err error) {
 		change.Metadata, err = metadata(*pairs)

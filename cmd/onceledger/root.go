@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -48,6 +49,13 @@ func newRoot(s *operator.Session) *root {
 	}}
 	r.PersistentPreRun = func(*cobra.Command, []string) { r.began = true }
 	r.SetOut(s.Out)
+	usual := r.HelpFunc()
+	r.SetHelpFunc(func(cmd *cobra.Command, args []string) {
+		if rest := cmd.Flags().Args(); cmd == r.Command && len(rest) > 0 { // trial-balance --help
+			cmd = cmp.Or(deeper(cmd, rest[0]), cmd)
+		}
+		usual(cmd, args)
+	})
 	r.CompletionOptions.HiddenDefaultCmd = true
 
 	flags := r.PersistentFlags()
@@ -102,6 +110,22 @@ func exactly(names ...string) cobra.PositionalArgs {
 	}
 }
 
+// deeper returns the one command below the subcommands of cmd that has this name.
+func deeper(cmd *cobra.Command, name string) *cobra.Command {
+	var found []*cobra.Command
+	for _, group := range cmd.Commands() {
+		for _, sub := range group.Commands() {
+			if sub.Name() == name {
+				found = append(found, sub)
+			}
+		}
+	}
+	if len(found) != 1 {
+		return nil
+	}
+	return found[0]
+}
+
 func help(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 
 // noSuchCommand answers a word that names no subcommand.
@@ -113,6 +137,8 @@ func noSuchCommand(cmd *cobra.Command, args []string) error {
 	cmd.SuggestionsMinimumDistance = 2 // edits
 	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
 		message += fmt.Sprintf("; did you mean %q?", near[0])
+	} else if found := deeper(cmd, args[0]); found != nil {
+		message += fmt.Sprintf("; did you mean %q?", found.CommandPath())
 	}
 	return errors.New(message)
 }

@@ -34,9 +34,24 @@ func TestRoot(t *testing.T) {
 		require.NoError(t, err)
 		require.Contains(t, out, "onceledger version ")
 	})
+	t.Run("help of a command that stands deeper", func(t *testing.T) {
+		out, err := call(t, "trial-balance", "--help")
+		require.NoError(t, err)
+		require.Contains(t, out, "onceledger account trial-balance [flags]")
+		out, err = call(t, "show", "--help") // event show, dlq show, provider show
+		require.NoError(t, err)
+		require.Contains(t, out, "onceledger [command]")
+	})
+	t.Run("account open says the default, and what it needs", func(t *testing.T) {
+		out, err := call(t, "account", "open", "--help")
+		require.NoError(t, err)
+		require.Contains(t, out, "by default (accounts_policy: open) an account opens with its first transfer")
+		require.Contains(t, out, "the asset CODE that it is opened in, required")
+	})
 	t.Run("wrong arguments exit with 2 and say where help is", func(t *testing.T) {
 		for line, text := range map[string]string{
 			"evnt":                                    `unknown command "evnt" for "onceledger"; did you mean "event"?`,
+			"trial-balance":                           `unknown command "trial-balance" for "onceledger"; did you mean "onceledger account trial-balance"?`,
 			"event shwo":                              `unknown command "shwo" for "onceledger event"`,
 			"event show stripe":                       "argument ID is missing",
 			"account balance a b":                     `unexpected argument "b"`,

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"text/tabwriter"
 	"unicode"
+
+	"github.com/onceledger/onceledger/pkg/ledger"
 )
 
 // shownFindings bounds the problems that the table lists; JSON has more.
@@ -73,7 +75,7 @@ func (r *Report) writeBooks(b *strings.Builder) {
 			fmt.Fprintf(b, "  … and %d more; --json lists up to %d\n", r.Books.Uncovered-shownFindings, maxFacts)
 			break
 		}
-		fmt.Fprintf(b, "  %s of event number %d: %d %s of %d (minor units)\n", printable(f.Operation), f.EventNo, f.Uncovered, f.Asset, f.Amount)
+		fmt.Fprintf(b, "  %s of event number %d: %d %s of %d (minor units)\n", printable(ledger.FormatKey(f.Operation)), f.EventNo, f.Uncovered, f.Asset, f.Amount)
 	}
 	if len(r.Books.Assets) == 0 {
 		return
@@ -119,7 +121,7 @@ func (f *Finding) name() string {
 	add("variant", f.Variant)
 	add("account", f.Account)
 	add("asset", f.Asset)
-	add("operation", f.Operation)
+	add("operation", ledger.FormatKey(f.Operation))
 	if len(parts) == 0 {
 		return ""
 	}

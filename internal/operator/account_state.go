@@ -165,9 +165,9 @@ func changeHint(err error, m AccountChange) error {
 	var pg *pgconn.PgError
 	switch {
 	case errors.Is(err, ledger.ErrAccountUnknown):
-		return fmt.Errorf("%w\nopen it with: onceledger account open NAME --asset CODE", err)
+		return fmt.Errorf("%w\nopen it with: onceledger account open %s --asset %s", err, printable(m.Account), cmp.Or(m.Asset, "CODE"))
 	case errors.Is(err, ledger.ErrAccountExists), errors.Is(err, ledger.ErrAccountState):
-		return fmt.Errorf("%w\nsee: onceledger account balance NAME", err)
+		return fmt.Errorf("%w\nsee: onceledger account balance %s", err, printable(m.Account))
 	case errors.Is(err, ledger.ErrNotEmpty):
 		return fmt.Errorf("%w\nlet an event move what is left, and capture or void what is held or wait until it expires, then close it; until then it can be frozen", err)
 	case errors.Is(err, ledger.ErrMetadata):

@@ -10,6 +10,8 @@ import (
 	"github.com/onceledger/onceledger/internal/exit"
 	"github.com/onceledger/onceledger/internal/review"
 	"github.com/onceledger/onceledger/pkg/dedupe"
+	"github.com/onceledger/onceledger/pkg/dlq"
+	"github.com/onceledger/onceledger/pkg/ledger"
 )
 
 // comparison prints differences as they come, and counts them.
@@ -32,15 +34,16 @@ func newComparison(s *Session, exponent func(string) int) *comparison {
 const tablePage = 500
 
 func (c *comparison) add(d *review.Difference) error {
-	c.groups[DifferenceGroup{Kind: string(d.Kind), Source: d.Row.Source, Uncorrectable: d.Uncorrectable}]++
+	c.groups[DifferenceGroup{Kind: string(d.Kind), Source: d.Row.Source, Uncorrectable: d.Uncorrectable, Refused: string(d.Refused.Reason)}]++
 	e := c.event(d)
 	if c.s.JSON {
 		return c.s.object(e)
 	}
 	stands, would := e.stands(false), e.would(false)
-	if "post "+strings.TrimPrefix(stands, "applied ") == would { // the same money under other operations
+	if movements(e.Stands, false) == movements(e.Would.Transfers, false) { // the same money under other operations
 		stands, would = e.stands(true), e.would(true)
 	}
+	would += e.Refused.words()
 	c.table.row(fmt.Sprint(e.Seq), e.Source, e.EventID, e.Type, stands, would)
 	if c.rows++; c.rows%tablePage != 0 {
 		return nil
@@ -53,6 +56,12 @@ func (c *comparison) event(d *review.Difference) DifferingEvent {
 		Kind: string(d.Kind), Seq: d.Seq, Stored: d.Stored.UTC(), Source: d.Row.Source, EventID: d.Row.ID, Type: d.Row.Type, Number: d.Row.No,
 		State: string(d.Row.State), Outcome: string(d.Row.Outcome), Reason: d.Row.Reason, Stands: []Movement{},
 		Would: Would{Do: "post", Transfers: []Movement{}}, Uncorrectable: d.Uncorrectable,
+	}
+	if d.Refused.Reason != "" {
+		e.Refused = &Refused{Reason: string(d.Refused.Reason), Operation: d.Refused.Operation, Account: d.Refused.Account, Asset: d.Refused.Asset}
+		if by := d.Refused.Holder; by != nil {
+			e.Refused.Source, e.Refused.EventID = by.Source, by.ID
+		}
 	}
 	for _, t := range d.Standing {
 		e.Stands = append(e.Stands, movement(t.Transfer, c.exponent(t.Asset)))
@@ -91,7 +100,23 @@ func (e *DifferingEvent) would(named bool) string {
 	case "ignore":
 		return "ignore"
 	}
+	if !slices.ContainsFunc(e.Would.Transfers, func(m Movement) bool { return m.Kind != string(ledger.KindTotal) }) {
+		return "note " + movements(e.Would.Transfers, named) // it may move nothing
+	}
 	return "post " + movements(e.Would.Transfers, named)
+}
+
+// words says in a cell what is in the way, behind what would be done.
+func (r *Refused) words() string {
+	switch {
+	case r == nil:
+		return ""
+	case r.Account != "":
+		return fmt.Sprintf("; %s: %s in %s", r.Reason, r.Account, r.Asset)
+	case r.EventID != "":
+		return fmt.Sprintf("; %s: event %s of %s has %s", r.Reason, r.EventID, r.Source, ledger.FormatKey(r.Operation))
+	}
+	return fmt.Sprintf("; %s: %s", r.Reason, ledger.FormatKey(r.Operation))
 }
 
 // movements prints transfers in a cell, in major units.
@@ -100,7 +125,7 @@ func movements(list []Movement, named bool) string {
 	for i, t := range list {
 		parts[i] = t.words()
 		if named {
-			parts[i] += " as " + operation(t.Operation)
+			parts[i] += " as " + ledger.FormatKey(t.Operation)
 		}
 	}
 	return strings.Join(parts, ", ")
@@ -117,7 +142,33 @@ var advice = map[review.Kind]string{
 }
 
 // adviceUncorrectable is what to do about what event correct refuses.
-const adviceUncorrectable = "event correct refuses holds and running totals: book the difference by events of your own, docs/operations.md says how"
+const adviceUncorrectable = "event correct refuses holds and running totals: " + adviceByHand
+
+const adviceByHand = "book the difference by events of your own, docs/operations.md says how"
+
+// adviceRefused is what to do about what the ledger would refuse as it stands.
+var adviceRefused = map[dlq.Reason]string{
+	dlq.OperationConflict: "nothing with this event: another one has the operation otherwise; event correct that one if it is listed, else make the rules of both agree",
+	dlq.MissingParent:     "first let what it is about be posted, then ",
+	dlq.AccountUnknown:    "first onceledger account open, then ",
+	dlq.AccountClosed:     "nothing with this event: an account is closed for good; " + adviceByHand,
+}
+
+// whatToDo is the advice for a group of differences.
+func (g *DifferenceGroup) whatToDo() string {
+	kind := review.Kind(g.Kind)
+	if kind == review.WouldPark {
+		return advice[kind]
+	}
+	if g.Uncorrectable {
+		return adviceUncorrectable
+	}
+	refused := adviceRefused[dlq.Reason(g.Refused)]
+	if refused == "" || strings.HasSuffix(refused, " ") {
+		return refused + advice[kind]
+	}
+	return refused
+}
 
 // end prints the sum, and what can be done.
 func (c *comparison) end(path string, sum review.Summary) error {
@@ -141,7 +192,7 @@ func (c *comparison) end(path string, sum review.Summary) error {
 		return at
 	}
 	slices.SortFunc(check.Groups, func(a, b DifferenceGroup) int {
-		return cmp.Or(cmp.Compare(place(a), place(b)), cmp.Compare(a.Source, b.Source))
+		return cmp.Or(cmp.Compare(place(a), place(b)), cmp.Compare(a.Source, b.Source), cmp.Compare(a.Refused, b.Refused))
 	})
 	err := c.print(&check)
 	if err == nil && check.Differences > 0 {
@@ -162,11 +213,7 @@ func (c *comparison) print(check *StreamCheck) error {
 		fmt.Fprintln(out)
 		t := newTable(out, "EVENTS", "KIND", "SOURCE", "WHAT TO DO")
 		for _, g := range check.Groups {
-			what := advice[review.Kind(g.Kind)]
-			if g.Uncorrectable && review.Kind(g.Kind) != review.WouldPark {
-				what = adviceUncorrectable
-			}
-			t.row(fmt.Sprint(g.Events), g.Kind, g.Source, what)
+			t.row(fmt.Sprint(g.Events), g.Kind, g.Source, g.whatToDo())
 		}
 		if err := t.flush(); err != nil {
 			return err

@@ -31,6 +31,22 @@ type DifferingEvent struct {
 	// Uncorrectable is set where event correct refuses it: holds, and refunds with a
 	// running total.
 	Uncorrectable bool `json:"uncorrectable,omitempty"`
+	// Refused is set where the ledger would refuse what Would says.
+	Refused *Refused `json:"refused,omitempty"`
+}
+
+// Refused is why nothing would come of correcting an event, or of opening it again,
+// as the books stand.
+type Refused struct {
+	// Reason is operation_conflict: Operation was posted otherwise by EventID of
+	// Source; missing_parent: Operation is not posted; account_unknown or
+	// account_closed: of Account in Asset.
+	Reason    string `json:"reason"`
+	Operation string `json:"operation,omitempty"`
+	Source    string `json:"source,omitempty"`
+	EventID   string `json:"event_id,omitempty"`
+	Account   string `json:"account,omitempty"`
+	Asset     string `json:"asset,omitempty"`
 }
 
 // Would is what rules say of an event.
@@ -60,11 +76,12 @@ type StreamCheck struct {
 }
 
 // DifferenceGroup counts the differences of one kind and source, those apart that
-// event correct refuses.
+// event correct refuses, or the ledger for a reason.
 type DifferenceGroup struct {
 	Kind          string `json:"kind"`
 	Source        string `json:"source"`
 	Uncorrectable bool   `json:"uncorrectable,omitempty"`
+	Refused       string `json:"refused,omitempty"`
 	Events        int    `json:"events"`
 }
 

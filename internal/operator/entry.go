@@ -73,7 +73,7 @@ func (e *Entry) sides() (minor, major [2]string) {
 }
 
 func (e *Entry) cells() []string {
-	posted, name := when(e.Posted), operation(e.Operation)
+	posted, name := when(e.Posted), ledger.FormatKey(e.Operation)
 	switch e.Kind {
 	case openingLine:
 		posted = "opening balance"
@@ -103,7 +103,7 @@ func (e *Entry) record() []string {
 	return []string{
 		e.Kind, stamp(at), outside(e.Account), e.Asset, strconv.Itoa(e.Exponent),
 		minor[0], minor[1], strconv.FormatInt(e.Balance, 10), major[0], major[1], ledger.FormatMinor(e.Balance, e.Exponent),
-		outside(e.Other), outside(operation(e.Operation)), e.Reverses, outside(e.Source), outside(e.EventID), e.Cursor, final, stamp(e.Occurred),
+		outside(e.Other), outside(ledger.FormatKey(e.Operation)), e.Reverses, outside(e.Source), outside(e.EventID), e.Cursor, final, stamp(e.Occurred),
 	}
 }
 

@@ -5,8 +5,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -29,6 +27,7 @@ type Event struct {
 	Reason    string     `json:"reason,omitempty"`
 	Error     string     `json:"error,omitempty"`
 	Hint      string     `json:"hint,omitempty"`
+	Because   string     `json:"because,omitempty"` // of an ignored event
 	Attempts  int        `json:"attempts"`
 	Redrives  int        `json:"redrives"`
 	RetryIn   float64    `json:"retry_in_seconds,omitempty"`
@@ -91,7 +90,7 @@ func movement(t ledger.Transfer, exponent int) Movement {
 func (m *Movement) words() string {
 	switch ledger.Kind(m.Kind) {
 	case ledger.KindVoid:
-		return "void of " + operation(m.Of)
+		return "void of " + ledger.FormatKey(m.Of)
 	case ledger.KindHold:
 		return fmt.Sprintf("hold of %s %s -> %s", m.amount(), m.Debit, m.Credit)
 	case ledger.KindTotal:
@@ -255,6 +254,10 @@ func eventOf(r *dedupe.Row) Event {
 		info, _ := dlq.Reason(r.Reason).Info()
 		e.Hint = info.Hint
 	}
+	if r.Outcome == dedupe.Ignored {
+		info, _ := dlq.Reason(r.Reason).Info()
+		e.Because = info.Ignored
+	}
 	return e
 }
 
@@ -265,6 +268,7 @@ func (e *Event) print(s *Session) error {
 	t.optional("type", e.Type)
 	t.row("state", e.standing())
 	t.optional("reason", e.Reason)
+	t.optional("because", e.Because)
 	t.optional("error", e.Error)
 	t.optional("hint", e.Hint)
 	if e.DLQSeq != 0 && e.State == string(dedupe.Failed) {
@@ -283,9 +287,9 @@ func (e *Event) print(s *Session) error {
 	}
 	if len(e.Transfers) > 0 {
 		fmt.Fprintln(s.Out)
-		t = newTable(s.Out, "TRANSFER", "DEBIT", "CREDIT", "AMOUNT")
+		t = newTable(s.Out, "TRANSFER", "DEBIT", "CREDIT", "AMOUNT", "NOTE")
 		for _, transfer := range e.Transfers {
-			t.row(operation(transfer.Operation), transfer.Debit, transfer.Credit, transfer.amount(), transfer.remark())
+			t.row(ledger.FormatKey(transfer.Operation), transfer.Debit, transfer.Credit, transfer.amount(), transfer.remark())
 		}
 		if err := t.flush(); err != nil {
 			return err
@@ -338,23 +342,4 @@ func (e *Event) standing() string {
 		return fmt.Sprintf("%s (next try in %s)", e.State, time.Duration(e.RetryIn*float64(time.Second)).Round(time.Second))
 	}
 	return e.State
-}
-
-// operation shows a key's parts; they are stored with their lengths, so that no
-// part can be taken for another: 6:stripe,0:,4:live,6:charge,4:ch_1, is
-// stripe/live/charge/ch_1. Text of another form is shown as it is.
-func operation(key string) string {
-	var parts []string
-	for rest := key; rest != ""; {
-		length, after, _ := strings.Cut(rest, ":")
-		size, err := strconv.Atoi(length)
-		if err != nil || size < 0 || len(after) <= size || after[size] != ',' {
-			return key
-		}
-		if size > 0 {
-			parts = append(parts, after[:size])
-		}
-		rest = after[size+1:]
-	}
-	return strings.Join(parts, "/")
 }

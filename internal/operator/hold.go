@@ -3,6 +3,7 @@ package operator
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/onceledger/onceledger/pkg/ledger"
@@ -39,13 +40,23 @@ func printHolds(s *Session, holds []Hold) error {
 		return nil
 	}
 	fmt.Fprintln(s.Out)
+	voids := slices.DeleteFunc(slices.Clone(holds), func(h Hold) bool { return h.Kind != string(ledger.KindVoid) })
+	if len(voids) > 0 {
+		t := newTable(s.Out, "VOID", "OF HOLD")
+		for _, h := range voids {
+			t.row(ledger.FormatKey(h.Operation), ledger.FormatKey(h.Of))
+		}
+		if err := t.flush(); err != nil || len(voids) == len(holds) {
+			return err
+		}
+		fmt.Fprintln(s.Out)
+	}
 	t := newTable(s.Out, "HOLD", "DEBIT", "CREDIT", "AMOUNT", "CAPTURED", "LEFT", "UNTIL")
 	for _, h := range holds {
 		if h.Kind == string(ledger.KindVoid) {
-			t.row(operation(h.Operation), h.words())
 			continue
 		}
-		t.row(operation(h.Operation), h.Debit, h.Credit, h.amount(), ledger.FormatMinor(h.Captured, h.Exponent),
+		t.row(ledger.FormatKey(h.Operation), h.Debit, h.Credit, h.amount(), ledger.FormatMinor(h.Captured, h.Exponent),
 			ledger.FormatMinor(h.Left, h.Exponent), cmp.Or(h.Ended, when(*h.Expires)))
 	}
 	return t.flush()

@@ -118,16 +118,21 @@ func (s *Session) repair(ctx context.Context, m EventRepair, f func(repair.Repai
 // need it.
 type repairing struct {
 	verb, done string
-	kinds      []review.Kind
+	needs      func(*review.Difference) bool
 	do         func(context.Context, dedupe.Key, dedupe.Action, repair.Options) (*repair.Done, error)
 }
 
 func correcting(r repair.Repairer) repairing {
-	return repairing{"correct", "corrected", []review.Kind{review.WouldPostDifferently, review.WouldIgnore}, r.Correct}
+	return repairing{"correct", "corrected", func(d *review.Difference) bool {
+		return d.Kind == review.WouldPostDifferently || d.Kind == review.WouldIgnore
+	}, r.Correct}
 }
 
 func reopening(r repair.Repairer) repairing {
-	return repairing{"reopen", "reopened", []review.Kind{review.WouldPost}, r.Reopen}
+	return repairing{"reopen", "reopened", func(d *review.Difference) bool {
+		// What waits for its parent may get it from another one that is reopened.
+		return d.Kind == review.WouldPost && (d.Refused.Reason == "" || d.Refused.Reason == dlq.MissingParent)
+	}, r.Reopen}
 }
 
 // repairEvents repairs the event that a person names, or all that need it.
@@ -222,7 +227,7 @@ func hinted(err error) error {
 	case errors.Is(err, ledger.ErrInsufficientFunds):
 		return fmt.Errorf("%w\nnothing was done; add --overdraw to post it all the same: the account is then past its limit", err)
 	case errors.Is(err, ledger.ErrAccountFrozen):
-		return fmt.Errorf("%w\nnothing was done; unfreeze the account for as long as it takes: onceledger account unfreeze NAME", err)
+		return fmt.Errorf("%w\nnothing was done; unfreeze that account for as long as it takes (onceledger account unfreeze)", err)
 	case errors.Is(err, ledger.ErrOperationConflict):
 		return fmt.Errorf("%w\nnothing was done; correct that event first, or discard one of the two", err)
 	case errors.Is(err, dedupe.ErrState):
@@ -247,7 +252,7 @@ func (e *RepairedEvent) print(s *Session) error {
 		return nil
 	}
 	if len(e.Reversed)+len(e.Posted) > 0 {
-		t := newTable(s.Out, "", "TRANSFER", "DEBIT", "CREDIT", "AMOUNT")
+		t := newTable(s.Out, "DO", "TRANSFER", "DEBIT", "CREDIT", "AMOUNT")
 		for _, m := range e.Reversed {
 			m.row(t, "reverse")
 		}
@@ -266,5 +271,5 @@ func (e *RepairedEvent) print(s *Session) error {
 }
 
 func (m *Movement) row(t *table, does string) {
-	t.row(does, operation(m.Operation), m.Debit, m.Credit, m.amount())
+	t.row(does, ledger.FormatKey(m.Operation), m.Debit, m.Credit, m.amount())
 }

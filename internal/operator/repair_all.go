@@ -64,7 +64,7 @@ func (s *Session) repairAll(ctx context.Context, r repair.Repairer, m EventRepai
 // each calls f for the differences that this kind of repair is for.
 func (with repairing) each(ctx context.Context, r repair.Repairer, filter review.Filter, f func(*review.Difference) error) (review.Summary, error) {
 	return review.Each(ctx, review.Options{JS: r.JS, Pool: r.Pool, Catalog: r.Catalog, Filter: filter}, func(d *review.Difference) error {
-		if !slices.Contains(with.kinds, d.Kind) {
+		if !with.needs(d) {
 			return nil
 		}
 		return f(d)

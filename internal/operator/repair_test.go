@@ -100,6 +100,7 @@ func TestCorrectEventBeyondALimit(t *testing.T) {
 	e, err := s.correct("evt_in", mending)
 	require.ErrorIs(t, err, ledger.ErrInsufficientFunds)
 	require.ErrorContains(t, err, "add --overdraw to post it all the same")
+	require.ErrorContains(t, err, "correct event evt_in of shop: the account's limit refuses the transfer: account purse:1: debits would be 34.99 EUR, with 0.00 EUR held, against credits of 29.98 EUR")
 	require.Equal(t, "refused", e.Result)
 	over := mending
 	over.Overdraw = true

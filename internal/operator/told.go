@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/onceledger/onceledger/pkg/ledger"
@@ -31,9 +32,9 @@ func printTold(s *Session, told []Told) error {
 		return nil
 	}
 	fmt.Fprintln(s.Out)
-	t := newTable(s.Out, "TOLD", "DEBIT", "CREDIT", "AMOUNT", "MOVED", "")
+	t := newTable(s.Out, "TOLD", "DEBIT", "CREDIT", "AMOUNT", "MOVED", "KIND")
 	for _, each := range told {
-		t.row(operation(each.Operation), each.Debit, each.Credit, each.amount(), ledger.FormatMinor(each.Moved, each.Exponent), each.Kind)
+		t.row(ledger.FormatKey(each.Operation), each.Debit, each.Credit, each.amount(), ledger.FormatMinor(each.Moved, each.Exponent), cmp.Or(each.Kind, "refund"))
 	}
 	return t.flush()
 }

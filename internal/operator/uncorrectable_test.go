@@ -58,6 +58,11 @@ func TestWhatCannotBeCorrected(t *testing.T) {
 		e.Mode = "live" // the receiver says so
 	}
 	s.decide(wrong...)
+	for _, e := range wrong {
+		corrected, err := s.correct(e.ID, operator.EventRepair{DryRun: true})
+		require.NoError(t, err, e.ID)
+		require.Equal(t, "unchanged", corrected.Result, "nothing differs yet, so that nothing is refused")
+	}
 
 	// Every rule is another one.
 	load(strings.NewReplacer("credit: body.to", `credit: '"other"'`, "amount: 50", "amount: 51", "amount: 30", "amount: 31", "amount: 100,", "amount: 90,",
@@ -71,6 +76,8 @@ func TestWhatCannotBeCorrected(t *testing.T) {
 		require.Equal(t, d.Uncorrectable, err != nil, "%s: %v", d.EventID, err)
 		if d.Uncorrectable {
 			require.ErrorContains(t, err, "not corrected")
+			require.ErrorContains(t, err, "correct event "+d.EventID+" of shop: ")
+			require.ErrorContains(t, err, ": shop/live/")
 			refused = append(refused, d.EventID)
 		}
 	}

@@ -3,6 +3,7 @@ package repair
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
@@ -95,7 +96,7 @@ func (r Repairer) applied(ctx context.Context, key dedupe.Key) (*dedupe.Row, err
 // correct corrects the ledger and records it with every event that it changes.
 func (r Repairer) correct(ctx context.Context, tx pgx.Tx, c *ledger.Correction, a dedupe.Action, done *Done) error {
 	if err := ledger.Correct(ctx, tx, r.Catalog.Limit, c); err != nil {
-		return err
+		return r.named(ctx, tx, done.Row, err)
 	}
 	done.Reversed, done.Posted, done.Overdrawn = c.Reversed, c.Posted, c.Overdrawn
 	if !done.Changed() {
@@ -114,6 +115,18 @@ func (r Repairer) correct(ctx context.Context, tx pgx.Tx, c *ledger.Correction, 
 		}
 	}
 	return nil
+}
+
+// named makes the ledger's refusal to correct an event one for people.
+func (r Repairer) named(ctx context.Context, tx pgx.Tx, row *dedupe.Row, refused error) error {
+	var refusal *ledger.Refusal
+	if !errors.As(refused, &refusal) {
+		return refused
+	}
+	if err := r.Catalog.Name(ctx, tx, &refused); err != nil {
+		return err
+	}
+	return fmt.Errorf("correct event %s of %s: %w", row.ID, row.Source, refused)
 }
 
 // corrected is the stored detail of a correction.

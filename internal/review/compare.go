@@ -76,6 +76,9 @@ func (r *reviewer) compareAll(ctx context.Context, messages []stored) error {
 	if err := r.markUncorrectable(ctx, differing); err != nil {
 		return err
 	}
+	if err := r.nameHolders(ctx, differing); err != nil {
+		return err
+	}
 	for _, d := range differing {
 		if err := r.each(d); err != nil {
 			return err
@@ -120,6 +123,8 @@ type books struct {
 	// event they are of.
 	own    map[int64][]*ledger.Entry
 	posted map[string]*ledger.Entry
+	// shut are accounts that take nothing, with the reason.
+	shut map[accountKey]dlq.Reason
 }
 
 // readBooks reads what the events posted, and who holds the operations that
@@ -127,6 +132,9 @@ type books struct {
 func (r *reviewer) readBooks(ctx context.Context, list []*Difference, applied []int64) (*books, error) {
 	b := &books{own: map[int64][]*ledger.Entry{}, posted: map[string]*ledger.Entry{}}
 	if err := b.read(ctx, r, applied); err != nil {
+		return nil, err
+	}
+	if err := b.readShut(ctx, r, list); err != nil {
 		return nil, err
 	}
 	asked := map[string]bool{}
@@ -209,12 +217,6 @@ func (b *books) of(d *Difference) []*ledger.Entry {
 	return list
 }
 
-// has reports whether a parent is posted, or would be along with its child.
-func (b *books) has(parent string, along []ledger.Transfer) bool {
-	return parent == "" || b.posted[parent] != nil ||
-		slices.ContainsFunc(along, func(t ledger.Transfer) bool { return t.Operation == parent })
-}
-
 // find returns the transfer with this operation, nil if there is none.
 func find(entries []*ledger.Entry, operation string) *ledger.Entry {
 	for _, e := range entries {
@@ -235,17 +237,15 @@ func (d *Difference) compare(b *books) Kind {
 		return ""
 	}
 	d.Changes = changes(d.Standing, d.Decision.Transfers, b)
-	switch none := len(d.Decision.Transfers) == 0; {
-	case d.Row.State == dedupe.Failed && none:
+	none := len(d.Decision.Transfers) == 0
+	if d.Row.State == dedupe.Failed && none {
 		return WouldIgnoreParked
+	}
+	d.refuse(b)
+	switch {
+	case d.Row.State == dedupe.Failed && d.Refused.Reason != "":
+		return "" // it would be parked for that
 	case d.Row.State == dedupe.Failed:
-		// Another event's operation has another content, or a parent is missing:
-		// it would be parked for that.
-		if slices.ContainsFunc(d.Changes, func(c Change) bool {
-			return b.posted[c.Now.Operation] != nil || !b.has(c.Now.Parent, d.Decision.Transfers)
-		}) {
-			return ""
-		}
 		return WouldApply
 	case len(d.Changes) == 0:
 		return ""

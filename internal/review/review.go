@@ -61,7 +61,7 @@ type Kind string
 // The kinds of differences.
 const (
 	// WouldPost: the event was ignored or found its money posted already, and
-	// today's rules ask for transfers that are not there.
+	// today's rules ask for transfers that are not there, or not so.
 	WouldPost Kind = "would_post"
 	// WouldPostDifferently: it was applied, and today's transfers are others.
 	WouldPostDifferently Kind = "would_post_differently"
@@ -97,6 +97,8 @@ type Difference struct {
 	// Uncorrectable is set where the event was applied and a correction is refused,
 	// since it has to do with holds or running totals.
 	Uncorrectable bool
+	// Refused is set where the ledger would refuse the changes.
+	Refused Refusal
 
 	// posters are the rows under the event's id that have posted.
 	posters []int64
@@ -104,7 +106,7 @@ type Difference struct {
 
 // Change is one transfer that differs: without Was it is added, without Now it
 // is removed. An operation that another event has posted with another content
-// is added, and would be refused.
+// is added, and would be refused: see Refusal.
 type Change struct {
 	Was *ledger.Entry
 	Now *ledger.Transfer

@@ -46,10 +46,28 @@ func (s *Set) apply(f *facts) Decision {
 	if first == nil {
 		d.Transfers, first = s.transfers(f, outcomes)
 	}
+	if first == nil && len(d.Transfers) == 0 {
+		d.Ignored = s.ignored(outcomes)
+	}
 	if first != nil {
 		d.Parked, d.Err = first.reason, first
 	}
 	return d
+}
+
+// ignored says why an event is without transfers.
+func (s *Set) ignored(outcomes []byte) dlq.Reason {
+	why := dlq.Unmatched
+	for i := range s.rules {
+		switch {
+		case outcomes[i] != matched:
+		case len(s.rules[i].transfers) > 0:
+			return dlq.AmountZero
+		default:
+			why = dlq.NoTransfers
+		}
+	}
+	return why
 }
 
 // check holds what a rule expects against an event that it matches.
@@ -106,7 +124,7 @@ func fold(posted []ledger.Transfer, next ledger.Transfer) ([]ledger.Transfer, *r
 			posted[i].Parent, posted[i].Refund = cmp.Or(t.Parent, next.Parent), t.Refund || next.Refund
 			return posted, nil
 		default:
-			return nil, refuse(dlq.OperationConflict, "two transfers of one event have the operation %q but not the same content", next.Operation)
+			return nil, refuse(dlq.OperationConflict, "two transfers of one event have the operation %s but not the same content", ledger.FormatKey(next.Operation))
 		}
 	}
 	return append(posted, next), nil

@@ -38,7 +38,7 @@ type Decision struct {
 	// Transfers are in the order of the rules; none means the event is ignored.
 	Transfers []ledger.Transfer
 	// Ignored says why an event without transfers is ignored: mode_mismatch,
-	// or empty for a type that no rule matches or amounts that are all zero.
+	// unmatched, no_transfers or amount_zero.
 	Ignored dlq.Reason
 	// Parked is the reason for which the event cannot be applied; empty if it can.
 	Parked dlq.Reason

@@ -88,7 +88,7 @@ func TestDecideIgnoresOrParksUnmatched(t *testing.T) {
 	ev := stripeEvent(stripeBody(`"amount":1,"currency":"eur"`))
 	ev.Type = "customer.created"
 	d := compile(t, src, stripe).Decide(ev)
-	require.Equal(t, rules.Decision{Fingerprint: d.Fingerprint}, d)
+	require.Equal(t, rules.Decision{Ignored: dlq.Unmatched, Fingerprint: d.Fingerprint}, d)
 
 	src.Unmatched = "park"
 	d = compile(t, src, stripe).Decide(ev)
@@ -96,6 +96,25 @@ func TestDecideIgnoresOrParksUnmatched(t *testing.T) {
 	require.ErrorContains(t, d.Err, `"customer.created"`)
 	_, known := d.Parked.Info()
 	require.True(t, known)
+}
+
+func TestDecideSaysWhyItIgnores(t *testing.T) {
+	t.Parallel()
+	silent := chargeRule()
+	silent.Transfers = nil
+	for want, src := range map[dlq.Reason]config.Source{
+		dlq.AmountZero:  stripeSource(chargeRule(), silent),
+		dlq.NoTransfers: stripeSource(silent),
+		dlq.Unmatched:   stripeSource(),
+	} {
+		d := compile(t, src, stripe).Decide(stripeEvent(stripeBody(`"amount":0,"currency":"eur"`)))
+		require.NoError(t, d.Err)
+		require.Equal(t, want, d.Ignored)
+		info, _ := want.Info()
+		require.NotEmpty(t, info.Ignored)
+	}
+	d := compile(t, stripeSource(silent, chargeRule()), stripe).Decide(stripeEvent(stripeBody(`"amount":1,"currency":"eur"`)))
+	require.Empty(t, d.Ignored)
 }
 
 func TestDecideParksWhatTheReceiverCouldNotRead(t *testing.T) {

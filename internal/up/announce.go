@@ -32,10 +32,11 @@ func (s *system) announce() error {
 		name := source.Name.Value
 		s.say("  %-8s %s   (%s)", name, s.webhook(name), source.Provider.Value)
 	}
-	if paste := s.paste(); paste != "" {
-		s.say("\nSend a signed event. Paste this as often as you like; its money moves once:\n\n%s", paste)
+	source, paste := s.paste()
+	if paste != "" {
+		s.say("\nSend a signed event, evt_first, which pays 12.50 USD into wallet:alice. Paste this\nas often as you like; its money moves once:\n\n%s", paste)
 	}
-	s.say("\nThen, in another terminal:\n\n%s", s.suggestions())
+	s.say("\nThen, in another terminal:\n\n%s", s.suggestions(source))
 	s.say("\nConfiguration %s, logs %s", s.path, s.logs())
 	s.say("Ctrl-C stops everything; the data stays.")
 	return nil
@@ -74,13 +75,13 @@ const pasted = `  body='{"id":"evt_first","type":"charge.succeeded","livemode":t
   curl -i %s -d "$body" \
     -H 'Content-Type: application/json' -H "Stripe-Signature: t=$time,v1=$sum"`
 
-// paste returns commands that send a signed event, for a source of Stripe whose
-// secret stands in the data folder's own configuration. Secrets of other files
+// paste returns commands that send a signed event, and its source: one of Stripe
+// whose secret stands in the data folder's own configuration. Secrets of other files
 // do not go to the terminal.
-func (s *system) paste() string {
+func (s *system) paste() (source, commands string) {
 	text, err := os.ReadFile(s.path)
 	if !s.ownConfig || err != nil {
-		return ""
+		return "", ""
 	}
 	for _, source := range s.cat.Config.Sources {
 		if source.Provider.Value != "stripe" || len(source.Secrets) == 0 {
@@ -88,14 +89,15 @@ func (s *system) paste() string {
 		}
 		secret := source.Secrets[0].Reveal()
 		if strings.Contains(string(text), secret) {
-			return fmt.Sprintf(pasted, quote(secret), s.webhook(source.Name.Value))
+			return source.Name.Value, fmt.Sprintf(pasted, quote(secret), s.webhook(source.Name.Value))
 		}
 	}
-	return ""
+	return "", ""
 }
 
-// suggestions are commands to go on with.
-func (s *system) suggestions() string {
+// suggestions are commands to go on with, after an event of source was pasted; it is
+// empty where none is offered.
+func (s *system) suggestions(source string) string {
 	at := " --data " + quote(s.Data)
 	if !s.ownConfig {
 		at += " --config " + quote(s.path)
@@ -104,15 +106,12 @@ func (s *system) suggestions() string {
 	if len(s.cat.Config.Sources) > 0 {
 		first = s.cat.Config.Sources[0].Name.Value
 	}
+	var lines []string
+	if source != "" {
+		lines = []string{"event show " + source + " evt_first" + at, "account balance wallet:alice" + at}
+	}
 	var b strings.Builder
-	for _, line := range []string{
-		"send " + first + at,
-		"account list" + at,
-		"account balance wallet:alice" + at,
-		"event show " + first + " evt_first" + at,
-		"dlq list" + at,
-		"audit" + at,
-	} {
+	for _, line := range append(lines, "send "+first+at, "account list"+at, "dlq list"+at, "audit"+at) {
 		fmt.Fprintf(&b, "  %s %s\n", s.Command, line)
 	}
 	server := `"$NATS_URL"` // may hold a password that is not ours to print

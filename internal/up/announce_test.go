@@ -5,6 +5,10 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/onceledger/onceledger/internal/catalog"
+	"github.com/onceledger/onceledger/internal/config"
+	"github.com/onceledger/onceledger/internal/devstack"
 )
 
 func TestQuotedTextIsOneWordOfAShell(t *testing.T) {
@@ -29,4 +33,15 @@ func TestBaseURL(t *testing.T) {
 	} {
 		require.Equal(t, want, baseURL(listen))
 	}
+}
+
+// What the commands name is there only after the event that is offered was pasted.
+func TestSuggestionsNameWhatIsThere(t *testing.T) {
+	t.Parallel()
+	s := &system{Options: Options{Data: ".data", Command: "onceledger"}, cat: &catalog.Catalog{Config: &config.Config{}}, stack: &devstack.Stack{}, ownConfig: true}
+	require.Contains(t, s.suggestions("stripe"), "  onceledger event show stripe evt_first --data .data\n  onceledger account balance wallet:alice --data .data\n")
+	none := s.suggestions("")
+	require.NotContains(t, none, "evt_first")
+	require.NotContains(t, none, "wallet:alice")
+	require.Contains(t, none, "  onceledger account list --data .data\n")
 }

@@ -235,6 +235,9 @@ func (l *loop) apply(ctx context.Context, tx pgx.Tx, write *pgx.Batch, it *item)
 		if err := ledger.Post(ctx, tx, l.w.limit, it.posting); err != nil {
 			return err
 		}
+		if err := l.nameRefusals(ctx, tx, []*ledger.Posting{it.posting}); err != nil {
+			return err
+		}
 		switch {
 		case it.posting.Err != nil:
 			l.refuse(write, it, it.row, Refusal(it.posting.Err), it.posting.Err)
@@ -277,10 +280,10 @@ func (l *loop) conflict(ctx context.Context, tx pgx.Tx, it *item, standing *dedu
 	}
 	if row.State != dedupe.Failed {
 		row.State, row.Reason = dedupe.Failed, string(dlq.IDConflict)
-		row.Error = fmt.Sprintf("event number %d (message %d) stands under this id with another content", standing.No, standing.Seq)
+		row.Error = fmt.Sprintf("another content stands under this id: that of message %d of EVENTS", standing.Seq)
 		if it.deadly {
 			row.Reason = string(dlq.CrashBudget)
-			row.Error = fmt.Sprintf("%d looks at this content, beside event number %d (message %d) of its id, did not end", crashBudget, standing.No, standing.Seq)
+			row.Error = fmt.Sprintf("%d looks at this content, beside that of message %d of EVENTS under the same id, did not end", crashBudget, standing.Seq)
 		}
 		var b pgx.Batch
 		dedupe.Save(&b, row, 0)

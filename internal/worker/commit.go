@@ -127,6 +127,9 @@ func (l *loop) transact(ctx context.Context, items []*item) error {
 	if err := book.Decide(ctx, conn); err != nil {
 		return err
 	}
+	if err := l.nameRefusals(ctx, conn, postings); err != nil {
+		return err
+	}
 	if l.w.between != nil {
 		l.w.between()
 	}
@@ -146,6 +149,18 @@ func (l *loop) transact(ctx context.Context, items []*item) error {
 	l.w.reportFacts(book.Overdrawn(), book.Frozen(), book.Uncovered())
 	l.committed(items, reserved, known)
 	return nil
+}
+
+// nameRefusals makes the refusals of postings ones for people: they stand in the rows
+// and letters of their events.
+func (l *loop) nameRefusals(ctx context.Context, q dedupe.Querier, postings []*ledger.Posting) error {
+	var refused []*error
+	for _, p := range postings {
+		if p.Err != nil {
+			refused = append(refused, &p.Err)
+		}
+	}
+	return l.w.cat.Name(ctx, q, refused...)
 }
 
 // committed ends the items of a committed batch: what is new as it was decided, the
@@ -258,7 +273,7 @@ func (it *item) judge(row *dedupe.Row) {
 func (w *worker) reportFacts(overdrawn, frozen, uncovered []string) {
 	for _, operation := range uncovered {
 		w.metrics.uncovered.Inc()
-		w.sampled.Warn().Str(telemetry.KeyOperation, operation).Msg("capture is not covered by a hold: it was posted as a fact")
+		w.sampled.Warn().Str(telemetry.KeyOperation, ledger.FormatKey(operation)).Msg("capture is not covered by a hold: it was posted as a fact")
 	}
 	for _, name := range overdrawn {
 		w.metrics.overdrawn.Inc()

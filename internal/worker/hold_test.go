@@ -66,7 +66,7 @@ func TestHoldsAndCapturesAcrossBatches(t *testing.T) {
 	// Told of again, under another id and with another amount.
 	s.publish(deal("authorised", "evt_again", "h1", "", 60, ""), deal("authorised", "evt_other", "h1", "", 61, ""))
 	require.Equal(t, dedupe.DuplicateOperation, s.decided("evt_again", dedupe.Completed).Outcome)
-	s.parkedAs("evt_other", dlq.OperationConflict, "a hold of 60 EUR from purse:1 to bank")
+	s.parkedAs("evt_other", dlq.OperationConflict, "a hold of 0.60 EUR from purse:1 to bank")
 
 	// What is held is not spent, and captured in parts.
 	s.publish(payment("evt_spend", "p1", "purse:1", "bank", 41))
@@ -74,7 +74,7 @@ func TestHoldsAndCapturesAcrossBatches(t *testing.T) {
 	s.publish(deal("captured", "evt_part", "c1", "h1", 10, ""))
 	require.Equal(t, dedupe.Applied, s.decided("evt_part", dedupe.Completed).Outcome)
 	s.publish(deal("captured", "evt_much", "c2", "h1", 51, ""))
-	s.parkedAs("evt_much", dlq.OverCapture, "of whose 60 are left 50")
+	s.parkedAs("evt_much", dlq.OverCapture, "which has 0.50 EUR left of 0.60 EUR")
 	s.publish(deal("captured", "evt_last", "c3", "h1", 20, `,"last":1`))
 	require.Equal(t, dedupe.Applied, s.decided("evt_last", dedupe.Completed).Outcome)
 	s.publish(deal("captured", "evt_late", "c4", "h1", 1, ""), deal("voided", "evt_void", "v1", "h1", 1, ""))

@@ -140,7 +140,7 @@ func (l *lane) handle(ctx context.Context, loop *loop, it *item) {
 	case err == nil:
 	case errors.Is(err, fetch.ErrKind):
 		l.count(lookupUnmatched)
-		found.Ignored = "" // as a type is that no rule matches
+		found.Ignored = dlq.Unmatched // as a type is that no rule matches
 		if l.source.Config.Unmatched == "park" {
 			found.Ignored, found.Parked, found.Err = "", dlq.NeedsFetch, err
 		}

@@ -207,7 +207,7 @@ func TestAHintIsLookedUp(t *testing.T) {
 		s.publish(other)
 		row := s.decided(other.ID, dedupe.Completed)
 		require.Equal(t, dedupe.Ignored, row.Outcome)
-		require.Empty(t, row.Reason)
+		require.Equal(t, string(dlq.Unmatched), row.Reason)
 	})
 	s.settles()
 	require.Empty(t, s.letters())

@@ -44,7 +44,7 @@ func TestRefundWaitsForItsPayment(t *testing.T) {
 	s.publish(refund("evt_refund", "r1", "p1", 400))
 	row := s.decided("evt_refund", dedupe.Pending)
 	require.Equal(t, string(dlq.MissingParent), row.Reason)
-	require.Contains(t, row.Error, "the parent operation is not posted")
+	require.Contains(t, row.Error, "the parent operation is not there")
 	require.NotZero(t, row.Attempts)
 	require.Zero(t, s.transfers(), "its fee is not posted either")
 

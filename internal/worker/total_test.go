@@ -78,8 +78,8 @@ func TestItemsAndTotalsAreOneRefund(t *testing.T) {
 	s.publish(totalOf("evt_over", "p1", 1001))
 	row := s.decided("evt_over", dedupe.Failed)
 	require.Equal(t, string(dlq.RefundInvalid), row.Reason)
-	require.Contains(t, row.Error, "says that 1001 EUR of")
-	require.Contains(t, row.Error, "are given back so far, which is 1000")
+	require.Contains(t, row.Error, "says that 10.01 EUR of shop/payment/p1 are")
+	require.Contains(t, row.Error, "are given back so far, which is 10.00 EUR")
 	require.LessOrEqual(t, row.Attempts, 1, "nothing that may yet come makes room for it")
 
 	// A failure, and what follows.

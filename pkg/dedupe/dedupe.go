@@ -50,7 +50,7 @@ type Outcome string
 
 // The outcomes of a completed event.
 const (
-	// Applied posted at least one transfer.
+	// Applied posted at least one transfer, or noted a hold, a void or a running total.
 	Applied Outcome = "applied"
 	// Ignored posted nothing because the rules ask for nothing.
 	Ignored Outcome = "ignored"

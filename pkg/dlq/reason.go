@@ -23,6 +23,8 @@ const (
 	ModeMismatch Reason = "mode_mismatch"
 
 	Unmatched        Reason = "unmatched"
+	NoTransfers      Reason = "no_transfers"
+	AmountZero       Reason = "amount_zero"
 	RuleError        Reason = "rule_error"
 	NoOperation      Reason = "no_operation"
 	AmountMissing    Reason = "amount_missing"
@@ -58,6 +60,8 @@ type Info struct {
 	Compensable bool
 	// Hint tells the person who reads the dead letter what to do.
 	Hint string
+	// Ignored says why an event is ignored for it; empty for what only parks.
+	Ignored string
 }
 
 var infos = map[Reason]Info{
@@ -68,25 +72,30 @@ var infos = map[Reason]Info{
 	UnstorableText: {Hint: "a value the rules read holds a NUL or half a surrogate pair; let the rules read another field"},
 	DecryptFailed:  {Compensable: true, Hint: "check the decryption key of this source, then redrive"},
 	NeedsFetch:     {Compensable: true, Hint: "the body may not be trusted for amounts; set fetch: of this source, or see what its API answers, then redrive"},
-	Fetched:        {Hint: "not parked: what this notice hinted at was looked up; see the events that name it in ce-hint"},
+	Fetched: {Hint: "not parked: what this notice hinted at was looked up; see the events that name it in ce-hint",
+		Ignored: "what this notice hinted at was looked up; see the events that name it in ce-hint"},
 
-	NoEventID:    {Hint: "no usable event id was found; set id: of this source, and ask the sender to send again"},
-	IDInvalid:    {Hint: "the event id is longer than 512 bytes or cannot be stored; let id: of this source name another field"},
-	IDConflict:   {Hint: "another content stands under this event id; compare both with the provider's dashboard"},
-	ModeMismatch: {Hint: "the event does not say whether it is live or test; check the mode of this endpoint"},
+	NoEventID:  {Hint: "no usable event id was found; set id: of this source, and ask the sender to send again"},
+	IDInvalid:  {Hint: "the event id is longer than 512 bytes or cannot be stored; let id: of this source name another field"},
+	IDConflict: {Hint: "another content stands under this event id; compare both with the provider's dashboard"},
+	ModeMismatch: {Hint: "the event does not say whether it is live or test; check the mode of this endpoint",
+		Ignored: "it is test traffic at a live source, or live at one of test; mode: of the source says which"},
 
-	Unmatched:        {Compensable: true, Hint: "no rule matches this event and its source says unmatched: park; add a rule, then redrive"},
+	Unmatched: {Compensable: true, Hint: "no rule matches this event and its source says unmatched: park; add a rule, then redrive",
+		Ignored: "no rule of its source matches it"},
+	NoTransfers:      {Hint: "not parked: the rules that match this event ask for no transfers; let one post it if they should", Ignored: "the rules that match it ask for no transfers"},
+	AmountZero:       {Hint: "not parked: every amount that the rules read of this event is 0; see its body", Ignored: "every amount that the rules read of it is 0"},
 	RuleError:        {Compensable: true, Hint: "an expression of the source's rules failed; correct the rule, then redrive"},
 	NoOperation:      {Compensable: true, Hint: "a part of op(...) is empty; let the rule name the payment, capture or refund id, then redrive"},
 	AmountMissing:    {Compensable: true, Hint: "the amount is not where the rule looks; correct the rule, then redrive"},
-	AmountFormat:     {Compensable: true, Hint: "the amount is not a plain number; use minor() or major() as the provider documents it, then redrive"},
+	AmountFormat:     {Compensable: true, Hint: "the amount is not written as the rule expects it; use minor() or major() as the provider documents it, then redrive"},
 	AmountPrecision:  {Hint: "the amount has more decimals than its asset; compare with the provider's dashboard"},
 	AmountOverflow:   {Hint: "the amount or a balance does not fit 64 bits; compare with the provider's dashboard"},
 	AmountMismatch:   {Hint: "a rule's expect is false: compare amount and currency with what was ordered; to post what came all the same, change the rule, then redrive"},
 	CurrencyUnknown:  {Compensable: true, Hint: "the asset is neither an ISO 4217 code nor declared under assets:; declare it, then redrive"},
 	CurrencyMismatch: {Hint: "the currency is not the expected one; compare with the provider's dashboard, or let the account's declaration name it, then redrive"},
 
-	OperationConflict: {Hint: "this operation was posted with another amount, asset or account; compare both events"},
+	OperationConflict: {Hint: "this operation stands with another amount, asset or account; compare both events"},
 	AccountUnknown:    {Compensable: true, Hint: "the account is not open; open it, then redrive"},
 	AccountFrozen:     {Compensable: true, Hint: "the account is frozen; find out why, unfreeze it, then redrive"},
 	AccountClosed:     {Hint: "the account is closed for good; let the rule name another one, then redrive"},

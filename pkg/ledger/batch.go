@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -276,18 +277,22 @@ func (b *Batch) decide(p *Posting) ([]Transfer, error) {
 }
 
 func conflict(there, asked Transfer, owner int64) error {
-	return fmt.Errorf("%w: %s: event %d %s, this one asks for %s", ErrOperationConflict, asked.Operation, owner, there.words("posted "), asked.words(""))
+	did := map[Kind]string{KindHold: "made ", KindVoid: "made ", KindTotal: "told of "}[there.Kind]
+	stands, has := there.words()
+	asks, wants := asked.words()
+	args := append(append([]any{named(asked.Operation), eventNo(owner)}, has...), wants...)
+	return refuse(ErrOperationConflict, "%s: %s "+cmp.Or(did, "posted ")+stands+", this one asks for "+asks, args...)
 }
 
-// words says a transfer in words, with what is said of one that moves money.
-func (t Transfer) words(posted string) string {
+// words says a transfer in words: a format and what it takes.
+func (t Transfer) words() (format string, args []any) {
 	switch t.Kind {
 	case KindVoid:
-		return "a void of " + t.Parent
+		return "a void of %s", []any{named(t.Parent)}
 	case KindHold:
-		posted = "a hold of "
+		format = "a hold of "
 	case KindTotal:
-		posted = "a total of "
+		format = "a total of "
 	}
-	return fmt.Sprintf("%s%d %s from %s to %s", posted, t.Amount, t.Asset, t.Debit, t.Credit)
+	return format + "%s from %s to %s", []any{t.money(), t.Debit, t.Credit}
 }

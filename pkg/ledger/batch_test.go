@@ -83,7 +83,7 @@ func TestARefusalLeavesNoTrace(t *testing.T) {
 	after := event(move("spend", "wallet", "shop", 10))
 	mustPost(t, pool, refused, after)
 	require.ErrorIs(t, refused.Err, ledger.ErrInsufficientFunds)
-	require.ErrorContains(t, refused.Err, "account wallet (EUR, minor units)")
+	require.ErrorContains(t, refused.Err, "account wallet: debits would be 11 EUR, with 0 EUR held, against credits of 10 EUR")
 	require.NoError(t, after.Err)
 
 	b := requireBooks(t, pool)
@@ -138,7 +138,7 @@ func TestANewLimitedAccountOpensWithNothing(t *testing.T) {
 	early := event(move("early", "wallet", "shop", 1))
 	mustPost(t, pool, early)
 	require.ErrorIs(t, early.Err, ledger.ErrInsufficientFunds)
-	require.ErrorContains(t, early.Err, "1 posted and 0 held against 0")
+	require.ErrorContains(t, early.Err, "debits would be 1 EUR, with 0 EUR held, against credits of 0 EUR")
 	require.Equal(t, map[account]sums{{"wallet", "EUR"}: {}}, requireBooks(t, pool).Accounts)
 
 	var rule, policy string

@@ -53,7 +53,7 @@ func (b *Batch) move(transfers []Transfer, held []reservation, before *[]touched
 		debitOK := grow(&touch(accountKey{t.Debit, t.Asset}).add.debits, t.moved())
 		creditOK := grow(&touch(accountKey{t.Credit, t.Asset}).add.credits, t.moved())
 		if !debitOK || !creditOK {
-			return fmt.Errorf("%w: %s: a balance would exceed 64 bits", ErrAmountOverflow, t.Operation)
+			return refuse(ErrAmountOverflow, "%s: a balance would exceed 64 bits", named(t.Operation))
 		}
 	}
 	return nil
@@ -85,8 +85,13 @@ func (a *account) check(was delta) error {
 	bounded, held, bound := a.against(a.add)
 	grown := bounded-boundedBefore > heldBefore-held
 	if a.limit.Enforce && grown && bounded > bound-held {
-		return fmt.Errorf("%w: account %s (%s, minor units): %s: %d posted and %d held against %d",
-			ErrInsufficientFunds, a.name, a.asset, a.limit.Rule, bounded, held, bound)
+		in := func(amount int64) money { return money{amount, a.asset} }
+		side, other := "debits", "credits"
+		if a.limit.Rule == CreditsMustNotExceedDebits {
+			side, other = other, side
+		}
+		return refuse(ErrInsufficientFunds, "account %s: %s would be %s, with %s held, against %s of %s",
+			a.name, side, in(bounded), in(held), other, in(bound))
 	}
 	return nil
 }

@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 )
 
@@ -60,7 +59,7 @@ func (b *Batch) apply(h *hold, t Transfer, event int64) error {
 	switch t.Kind {
 	case KindHold:
 		if h.captured > 0 && h.asset != t.Asset {
-			return fmt.Errorf("%w: %s holds %s, and was captured in %s before", ErrOverCapture, t.Operation, t.Asset, h.asset)
+			return refuse(ErrOverCapture, "%s holds %s, and was captured in %s before", named(t.Operation), t.Asset, h.asset)
 		}
 		h.event, h.debit, h.credit, h.asset, h.amount, h.expires = event, t.Debit, t.Credit, t.Asset, t.Amount, t.Expires
 		h.opened = true
@@ -92,15 +91,15 @@ func (h *hold) capture(t Transfer) (covered int64, err error) {
 		if t.Fact {
 			return 0, nil // it says nothing of what is left
 		}
-		return 0, fmt.Errorf("%w: %s captures %s of %s, which holds %s", ErrOverCapture, t.Operation, t.Asset, t.Parent, h.asset)
+		return 0, refuse(ErrOverCapture, "%s captures %s of %s, which holds %s", named(t.Operation), t.Asset, named(t.Parent), h.asset)
 	case left == 0 && !t.Fact:
-		return 0, fmt.Errorf("%w: %s captures of %s, which is %s", ErrHoldClosed, t.Operation, t.Parent, h.end())
+		return 0, refuse(ErrHoldClosed, "%s captures of %s, which is %s", named(t.Operation), named(t.Parent), h.end())
 	case t.Amount > left && !t.Fact:
-		return 0, fmt.Errorf("%w: %s captures %d %s of %s, of whose %d are left %d",
-			ErrOverCapture, t.Operation, t.Amount, t.Asset, t.Parent, h.amount, left)
+		return 0, refuse(ErrOverCapture, "%s captures %s of %s, which has %s left of %s",
+			named(t.Operation), t.money(), named(t.Parent), money{left, t.Asset}, money{h.amount, t.Asset})
 	}
 	if !grow(&h.captured, t.Amount) {
-		return 0, fmt.Errorf("%w: %s: the captures of %s would exceed 64 bits", ErrAmountOverflow, t.Operation, t.Parent)
+		return 0, refuse(ErrAmountOverflow, "%s: the captures of %s would exceed 64 bits", named(t.Operation), named(t.Parent))
 	}
 	h.asset = t.Asset
 	if t.Final && h.closed == "" {
@@ -116,7 +115,7 @@ func (h *hold) void(t Transfer) error {
 	case h.amount == 0:
 		return missingHold(t)
 	case h.closed == closedFinal || h.closed == "" && h.held() == 0:
-		return fmt.Errorf("%w: %s voids %s, which is %s", ErrHoldClosed, t.Operation, t.Parent, h.end())
+		return refuse(ErrHoldClosed, "%s voids %s, which is %s", named(t.Operation), named(t.Parent), h.end())
 	case h.closed == "":
 		h.closed = closedVoided
 	}
@@ -132,7 +131,7 @@ func (h *hold) end() string {
 }
 
 func missingHold(t Transfer) error {
-	return fmt.Errorf("%w: %s, which %s is about, is no hold", ErrMissingParent, t.Parent, t.Operation)
+	return refuse(ErrMissingParent, "%s, which %s is about, is no hold", named(t.Parent), named(t.Operation))
 }
 
 // holdStands reports whether the hold of a capture or a void is there. A fact needs

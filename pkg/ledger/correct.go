@@ -21,6 +21,8 @@ var (
 	// ErrCorrectTotal means that a correction would change a refund of an operation
 	// whose running total was told, see KindTotal, or that operation.
 	ErrCorrectTotal = errors.New("refunds with a running total are not corrected: undo the refund")
+	// errUnchanged means that everything stands as it is asked for.
+	errUnchanged = errors.New("nothing differs")
 	// ErrDamaged means that an operation and its transfer do not say the same.
 	ErrDamaged = errors.New("an operation and its transfer differ; run the audit")
 )
@@ -65,8 +67,11 @@ func Correct(ctx context.Context, tx pgx.Tx, limits func(account string) (Limit,
 		limits = recorded(limits)
 	}
 	x := &correction{Correction: c, enforced: enforced, batch: NewBatch(limits, []*Posting{{EventNo: c.EventNo, Transfers: c.Transfers}})}
-	for _, step := range []func(context.Context, pgx.Tx) error{x.lock, x.refuseTotals, x.refuseHolds, x.takeBack, x.settle, x.write, x.checkRefunds} {
-		if err := step(ctx, tx); err != nil {
+	for _, step := range []func(context.Context, pgx.Tx) error{x.lock, x.refuse, x.takeBack, x.settle, x.write, x.checkRefunds} {
+		switch err := step(ctx, tx); {
+		case errors.Is(err, errUnchanged):
+			return nil
+		case err != nil:
 			return fmt.Errorf("correct event %d: %w", c.EventNo, err)
 		}
 	}
@@ -204,7 +209,7 @@ func (x *correction) checkParents() error {
 	}
 	for _, t := range x.Posted {
 		if t.Parent != "" && (given[t.Parent] || !x.batch.parents.posted[t.Parent]) {
-			return fmt.Errorf("%w: %s, which %s is about", ErrMissingParent, t.Parent, t.Operation)
+			return refuse(ErrMissingParent, "%s, which %s is about", named(t.Parent), named(t.Operation))
 		}
 	}
 	return nil
@@ -225,7 +230,7 @@ func standingFor(ctx context.Context, tx pgx.Tx, operation *Entry) (*Entry, erro
 }
 
 func damaged(e *Entry) error {
-	return fmt.Errorf("%w: operation %s of event %d", ErrDamaged, e.Operation, e.EventNo)
+	return refuse(ErrDamaged, "operation %s of %s", named(e.Operation), eventNo(e.EventNo))
 }
 
 // settle locks the accounts that are bounded, looks at the others, and books
@@ -314,7 +319,15 @@ func (x *correction) checkRefunds(ctx context.Context, tx pgx.Tx) error {
 		return err
 	}
 	key := slices.Min(slices.Collect(maps.Keys(over)))
-	return fmt.Errorf("%w: %s, of which %d would be given back", ErrOverRefund, key, over[key])
+	return refuse(ErrOverRefund, "%s, of which %s would be given back", named(key), money{over[key], x.assetOf(key)})
+}
+
+// assetOf is the asset of an operation as it would stand.
+func (x *correction) assetOf(key string) string {
+	if at := slices.IndexFunc(x.Transfers, func(t Transfer) bool { return t.Operation == key }); at >= 0 {
+		return x.Transfers[at].Asset
+	}
+	return x.held[key].Asset
 }
 
 // restoreLimits enforces again what was only told of while the balances were
@@ -341,7 +354,7 @@ func (x *correction) numbers(ctx context.Context, tx pgx.Tx) (map[int64]int16, e
 			return nil, fmt.Errorf("number transfers: %w", err)
 		}
 		if first+n > math.MaxInt16 {
-			return nil, fmt.Errorf("%w: event %d", ErrTransfers, event)
+			return nil, refuse(ErrTransfers, "%s", eventNo(event))
 		}
 		next[event] = int16(first) //nolint:gosec // checked above
 	}

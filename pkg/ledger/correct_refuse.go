@@ -10,12 +10,70 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
+// refuse refuses what a correction does not change, unless nothing is to be changed.
+func (x *correction) refuse(ctx context.Context, tx pgx.Tx) error {
+	refused := x.refuseTotals(ctx, tx)
+	if refused == nil {
+		refused = x.refuseHolds(ctx, tx)
+	}
+	if !errors.Is(refused, ErrCorrectTotal) && !errors.Is(refused, ErrCorrectHold) {
+		return refused
+	}
+	if unchanged, err := x.unchanged(ctx, tx); err != nil {
+		return err
+	} else if unchanged {
+		return errUnchanged
+	}
+	return refused
+}
+
+// unchanged reports whether the events have just the operations that are asked for,
+// or others have them with equal content.
+func (x *correction) unchanged(ctx context.Context, tx pgx.Tx) (bool, error) {
+	wanted := make(map[string]Transfer, len(x.Transfers))
+	for _, t := range x.Transfers {
+		if x.batch.ops[t.Operation].reserved {
+			return false, nil // it was free
+		}
+		wanted[t.Operation] = t
+	}
+	found, err := tx.Query(ctx, `
+		SELECT key, debit, credit, asset, amount, COALESCE(kind, ''), COALESCE(hold, CASE WHEN kind = 'total' THEN refunds END, '')
+		FROM operations
+		WHERE key = ANY($1::text[]
+		                || ARRAY(SELECT operation FROM transfers WHERE event_no = ANY($2))
+		                || ARRAY(SELECT key FROM operations WHERE event_no = ANY($2) AND kind IN ('hold', 'void'))
+		                || ARRAY(SELECT key FROM operations WHERE event_no = ANY($2) AND (unmoved IS NOT NULL OR kind = 'total')))
+		  AND (key = ANY($1) OR event_no = ANY($2))`, slices.Collect(maps.Keys(wanted)), x.Replaces)
+	if err != nil {
+		return false, fmt.Errorf("compare operations: %w", err)
+	}
+	same := 0
+	var t Transfer
+	var kind string
+	_, err = pgx.ForEachRow(found, []any{&t.Operation, &t.Debit, &t.Credit, &t.Asset, &t.Amount, &kind, &t.Parent}, func() error {
+		t.Kind, t.Final = kindOf(kind)
+		if !t.Same(wanted[t.Operation]) {
+			return errDiffers
+		}
+		same++
+		return nil
+	})
+	if err != nil && !errors.Is(err, errDiffers) {
+		return false, fmt.Errorf("compare operations: %w", err)
+	}
+	return err == nil && same == len(wanted), nil
+}
+
+// errDiffers ends a comparison.
+var errDiffers = errors.New("an operation differs")
+
 // refuseTotals refuses a correction of what a running total is about: what that has
 // moved depends on what came before. The operations are locked, so that no total comes.
 func (x *correction) refuseTotals(ctx context.Context, tx pgx.Tx) error {
 	for _, t := range x.Transfers {
 		if t.Kind == KindTotal {
-			return fmt.Errorf("%w: %s", ErrCorrectTotal, t.Operation)
+			return refuse(ErrCorrectTotal, "%s", named(t.Operation))
 		}
 	}
 	var key string
@@ -34,7 +92,7 @@ func (x *correction) refuseTotals(ctx context.Context, tx pgx.Tx) error {
 	case err != nil:
 		return fmt.Errorf("look for totals: %w", err)
 	}
-	return fmt.Errorf("%w: %s", ErrCorrectTotal, key)
+	return refuse(ErrCorrectTotal, "%s", named(key))
 }
 
 // Uncorrectable returns the operations of those of some transfers, standing or asked
@@ -78,7 +136,7 @@ func (x *correction) refuseHolds(ctx context.Context, tx pgx.Tx) error {
 	operations := []string{}
 	for _, t := range x.Transfers {
 		if t.Kind != "" {
-			return fmt.Errorf("%w: %s", ErrCorrectHold, t.Operation)
+			return refuse(ErrCorrectHold, "%s", named(t.Operation))
 		}
 		operations = append(operations, t.Operation)
 	}
@@ -99,5 +157,5 @@ func (x *correction) refuseHolds(ctx context.Context, tx pgx.Tx) error {
 	case err != nil:
 		return fmt.Errorf("look for holds: %w", err)
 	}
-	return fmt.Errorf("%w: %s", ErrCorrectHold, key)
+	return refuse(ErrCorrectHold, "%s", named(key))
 }

@@ -265,9 +265,16 @@ func TestCorrectionsRefuseHolds(t *testing.T) {
 		require.NoError(t, p.Err)
 		require.ErrorIs(t, correct(t.Context(), pool, &ledger.Correction{EventNo: p.EventNo, Replaces: []int64{p.EventNo}}), ledger.ErrCorrectHold)
 	}
-	for _, tr := range []ledger.Transfer{holding("h", "wallet", "shop", 1), capture("c2", "hold", 1), void("v2", "hold"), move("c", "wallet", "shop", 4), move("hold", "wallet", "shop", 10)} {
+	for _, tr := range []ledger.Transfer{holding("h", "wallet", "shop", 1), capture("c2", "hold", 1), void("v2", "hold"), move("c", "wallet", "shop", 5), move("hold", "wallet", "shop", 10)} {
 		c := &ledger.Correction{EventNo: plain.EventNo, Replaces: []int64{plain.EventNo}, Transfers: []ledger.Transfer{plain.Transfers[0], tr}, Over: true}
 		require.ErrorIs(t, correct(t.Context(), pool, c), ledger.ErrCorrectHold, tr)
+	}
+	// Where nothing differs, nothing is refused, or done.
+	for _, p := range []*ledger.Posting{held, taken, voided} {
+		c := &ledger.Correction{EventNo: p.EventNo, Replaces: []int64{p.EventNo}, Transfers: p.Transfers}
+		require.NoError(t, correct(t.Context(), pool, c))
+		require.Empty(t, c.Reversed)
+		require.Empty(t, c.Posted)
 	}
 	require.NoError(t, checkHolds(t.Context(), pool, ""))
 }
@@ -292,8 +299,8 @@ func TestKindsOfOneOperation(t *testing.T) {
 	for _, p := range conflicts {
 		require.ErrorIs(t, p.Err, ledger.ErrOperationConflict)
 	}
-	require.ErrorContains(t, conflicts[0].Err, "a hold of 10 EUR from psp to shop, this one asks for 10 EUR")
-	require.ErrorContains(t, conflicts[2].Err, "a void of hold2, this one asks for a void of hold")
+	require.ErrorContains(t, conflicts[0].Err, " made a hold of 10 EUR from psp to shop, this one asks for 10 EUR")
+	require.ErrorContains(t, conflicts[2].Err, " made a void of hold2, this one asks for a void of hold")
 	require.NoError(t, checkHolds(t.Context(), pool, ""))
 }
 

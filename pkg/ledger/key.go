@@ -1,6 +1,9 @@
 package ledger
 
-import "strconv"
+import (
+	"strconv"
+	"strings"
+)
 
 // OperationKey joins the parts of an operation's key, each with its length, so that
 // no two lists of parts have one key: OperationKey("stripe", "", "live", "charge",
@@ -22,4 +25,23 @@ func OperationKey(scope, account, mode string, parts ...string) string {
 func appendPart(key []byte, part string) []byte {
 	key = strconv.AppendInt(key, int64(len(part)), 10)
 	return append(append(append(key, ':'), part...), ',')
+}
+
+// FormatKey shows the parts of a key that OperationKey has made, without those that
+// are empty: "stripe/live/charge/ch_1". Another key is shown as it is. It is for
+// people: two keys may look alike.
+func FormatKey(key string) string {
+	var parts []string
+	for rest := key; rest != ""; {
+		length, after, _ := strings.Cut(rest, ":")
+		size, err := strconv.Atoi(length)
+		if err != nil || size < 0 || len(after) <= size || after[size] != ',' {
+			return key
+		}
+		if size > 0 {
+			parts = append(parts, after[:size])
+		}
+		rest = after[size+1:]
+	}
+	return strings.Join(parts, "/")
 }

@@ -56,13 +56,13 @@ import (
 var (
 	// ErrOperationConflict means that the operation was posted with another
 	// amount, asset or account.
-	ErrOperationConflict = errors.New("operation was posted with another content")
+	ErrOperationConflict = errors.New("the operation stands with another content")
 	// ErrInsufficientFunds means that a limit that is enforced refused it; it
 	// may pass later.
 	ErrInsufficientFunds = errors.New("the account's limit refuses the transfer")
 	// ErrMissingParent means that a transfer is about an operation that is not
 	// posted; it may pass later.
-	ErrMissingParent = errors.New("the parent operation is not posted")
+	ErrMissingParent = errors.New("the parent operation is not there")
 	// ErrOverRefund means that the refunds of an operation would exceed its amount; it
 	// may pass when one of them fails. Where that is told later in the same batch, it
 	// passes when it is tried again. Of a correction, it means what OverRefunds finds.

@@ -12,7 +12,7 @@ import (
 // What can be wrong with an amount. Parse functions wrap one of these.
 var (
 	// ErrAmountFormat says that the text is not a plain unsigned decimal number.
-	ErrAmountFormat = errors.New("amount is not a plain decimal number")
+	ErrAmountFormat = errors.New("amount cannot be read")
 	// ErrAmountPrecision says that the amount has more digits than its asset.
 	ErrAmountPrecision = errors.New("amount has more decimals than its asset")
 	// ErrAmountOverflow says that the amount does not fit into 64 bits.
@@ -31,8 +31,8 @@ const maxScientific = 30
 // It takes ASCII digits only. A decimal point is ErrAmountFormat even in
 // "12.00": whoever writes it may well mean major units.
 func ParseMinor(text string) (int64, error) {
-	if err := checkDigits(text); err != nil {
-		return 0, err
+	if !digitsOnly(text) {
+		return 0, malformed(text, minorForm)
 	}
 	return scale(text, text, 0)
 }
@@ -47,7 +47,8 @@ func ParseMinorNumber(text string) (int64, error) {
 	if mantissa == text {
 		return ParseMinor(text)
 	}
-	return parseDecimal(text, mantissa, power)
+	amount, err := parseDecimal(text, mantissa, power)
+	return amount, precise(err, 0)
 }
 
 // ParseMajor reads an amount that is written in major units of an asset with
@@ -59,7 +60,8 @@ func ParseMajor(text string, exponent int) (int64, error) {
 	if err := checkExponent(exponent); err != nil {
 		return 0, err
 	}
-	return parseDecimal(text, text, exponent)
+	amount, err := parseDecimal(text, text, exponent)
+	return amount, precise(err, exponent)
 }
 
 // ParseMajorNumber is ParseMajor for the text of a JSON number, where 1.999e1
@@ -72,7 +74,8 @@ func ParseMajorNumber(text string, exponent int) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	return parseDecimal(text, mantissa, exponent+power)
+	amount, err := parseDecimal(text, mantissa, exponent+power)
+	return amount, precise(err, exponent)
 }
 
 // Rescale turns an amount counted with from decimals into one with to: 1000 with
@@ -142,8 +145,8 @@ func cutScientific(text string) (mantissa string, power int, err error) {
 	case strings.HasPrefix(digits, "-"):
 		digits, sign = digits[1:], -1
 	}
-	if checkDigits(digits) != nil {
-		return "", 0, wrong(ErrAmountFormat, text)
+	if !digitsOnly(digits) {
+		return "", 0, malformed(text, majorForm)
 	}
 	power, err = strconv.Atoi(digits)
 	if err != nil || power > maxScientific {
@@ -156,8 +159,8 @@ func cutScientific(text string) (mantissa string, power int, err error) {
 // text is what errors show.
 func parseDecimal(text, decimal string, power int) (int64, error) {
 	whole, fraction, point := strings.Cut(decimal, ".")
-	if checkDigits(whole) != nil || (point && checkDigits(fraction) != nil) {
-		return 0, wrong(ErrAmountFormat, text)
+	if !digitsOnly(whole) || point && !digitsOnly(fraction) {
+		return 0, malformed(text, majorForm)
 	}
 	return scale(text, whole+fraction, power-len(fraction))
 }
@@ -187,16 +190,38 @@ func scale(text, digits string, power int) (int64, error) {
 	return amount, nil
 }
 
-func checkDigits(text string) error {
-	for _, c := range []byte(text) {
-		if c < '0' || c > '9' {
-			return wrong(ErrAmountFormat, text)
-		}
+// digitsOnly reports whether text is one or more ASCII digits.
+func digitsOnly(text string) bool {
+	return text != "" && !strings.ContainsFunc(text, func(c rune) bool { return c < '0' || c > '9' })
+}
+
+// What is accepted as an amount.
+const (
+	minorForm = "minor units are digits alone, such as 1250"
+	majorForm = "digits with at most one decimal point between them are accepted, such as 12.50"
+)
+
+// malformed says what is wrong with text as an amount, and what is accepted.
+func malformed(text, form string) error {
+	err := wrong(ErrAmountFormat, text)
+	whole, fraction, point := strings.Cut(text, ".")
+	switch {
+	case text == "":
+		return fmt.Errorf("%w is empty; %s", err, form)
+	case text[0] == '-' || text[0] == '+':
+		return fmt.Errorf("%w has a sign; %s", err, form)
+	case form == minorForm && point && digitsOnly(whole) && digitsOnly(fraction):
+		return fmt.Errorf("%w has a decimal point; %s", err, form)
 	}
-	if text == "" {
-		return wrong(ErrAmountFormat, text)
+	return fmt.Errorf("%w; %s", err, form)
+}
+
+// precise adds to an error for too many decimals how many there may be.
+func precise(err error, decimals int) error {
+	if errors.Is(err, ErrAmountPrecision) {
+		return fmt.Errorf("%w; at most %d are accepted", err, decimals)
 	}
-	return nil
+	return err
 }
 
 func checkExponent(exponent int) error {

@@ -117,6 +117,26 @@ func TestParseMajorRefuses(t *testing.T) {
 	}
 }
 
+func TestAmountsSayWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	major := func(text string) (int64, error) { return ledger.ParseMajor(text, 2) }
+	for _, tc := range []struct {
+		parse      func(string) (int64, error)
+		text, want string
+	}{
+		{ledger.ParseMinorNumber, "9.5", `amount cannot be read: "9.5" has a decimal point; minor units are digits alone, such as 1250`},
+		{ledger.ParseMinor, "-5", `amount cannot be read: "-5" has a sign; minor units are digits alone, such as 1250`},
+		{ledger.ParseMinor, "", `amount cannot be read: "" is empty; minor units are digits alone, such as 1250`},
+		{ledger.ParseMinor, "9.x", `amount cannot be read: "9.x"; minor units are digits alone, such as 1250`},
+		{major, "1,234.56", `amount cannot be read: "1,234.56"; digits with at most one decimal point between them are accepted, such as 12.50`},
+		{major, "12.345", `amount has more decimals than its asset: "12.345"; at most 2 are accepted`},
+		{ledger.ParseMinorNumber, "1.255e2", `amount has more decimals than its asset: "1.255e2"; at most 0 are accepted`},
+	} {
+		_, err := tc.parse(tc.text)
+		require.EqualError(t, err, tc.want)
+	}
+}
+
 func TestScientificNotationIsForNumbersOnly(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]int64{

@@ -87,7 +87,7 @@ func (b *Batch) orphan(fresh []Transfer) (child Transfer, ok bool) {
 func (b *Batch) await(p *Posting, child Transfer) error {
 	p.Awaits = child.Parent
 	b.parents.children[child.Parent] = append(b.parents.children[child.Parent], p)
-	return fmt.Errorf("%w: %s, which %s is about", ErrMissingParent, child.Parent, child.Operation)
+	return refuse(ErrMissingParent, "%s, which %s is about", named(child.Parent), named(child.Operation))
 }
 
 // decideChildren decides again what was refused for want of these transfers, and

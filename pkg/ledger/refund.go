@@ -229,27 +229,27 @@ func (r refunded) check(t Transfer, stays int64) error {
 	}
 	switch {
 	case r.amount == 0:
-		return fmt.Errorf("%w: %s gives back a part of %q, which does not stand", ErrMissingParent, t.Operation, t.Parent)
+		return refuse(ErrMissingParent, "%s gives back a part of %s, which does not stand", named(t.Operation), named(t.Parent))
 	case r.total:
-		return fmt.Errorf("%w: %s gives back %s, which is a total: name the refund itself", ErrRefundInvalid, t.Operation, t.Parent)
+		return refuse(ErrRefundInvalid, "%s gives back %s, which is a total: name the refund itself", named(t.Operation), named(t.Parent))
 	case r.undoing:
-		return fmt.Errorf("%w: %s gives back %s, which undoes a refund: post the refund anew", ErrRefundInvalid, t.Operation, t.Parent)
+		return refuse(ErrRefundInvalid, "%s gives back %s, which undoes a refund: post the refund anew", named(t.Operation), named(t.Parent))
 	case r.of != "" && t.Kind == KindTotal:
-		return fmt.Errorf("%w: %s is a total of %s, which is a refund: undo that by its amount", ErrRefundInvalid, t.Operation, t.Parent)
+		return refuse(ErrRefundInvalid, "%s is a total of %s, which is a refund: undo that by its amount", named(t.Operation), named(t.Parent))
 	case t.Asset != r.asset:
-		return fmt.Errorf("%w: %s gives back %s of %s, which is %s", ErrRefundInvalid, t.Operation, t.Asset, t.Parent, r.asset)
+		return refuse(ErrRefundInvalid, "%s gives back %s of %s, which is %s", named(t.Operation), t.Asset, named(t.Parent), r.asset)
 	case t.Kind == KindTotal && t.Amount > r.amount:
-		return fmt.Errorf("%w: %s says that %d %s of %s are given back so far, which is %d",
-			ErrRefundInvalid, t.Operation, t.Amount, t.Asset, t.Parent, r.amount)
+		return refuse(ErrRefundInvalid, "%s says that %s of %s are given back so far, which is %s",
+			named(t.Operation), t.money(), named(t.Parent), money{r.amount, t.Asset})
 	case t.Amount > math.MaxInt64-before:
-		return fmt.Errorf("%w: %s: the refunds of %s would exceed 64 bits", ErrAmountOverflow, t.Operation, t.Parent)
+		return refuse(ErrAmountOverflow, "%s: the refunds of %s would exceed 64 bits", named(t.Operation), named(t.Parent))
 	case stays > r.amount-before:
 		over := ErrOverRefund
 		if r.of != "" {
 			over = ErrRefundInvalid // what is undone of a refund only grows
 		}
-		return fmt.Errorf("%w: %s gives back %d %s of %s, of whose %d are given back %d",
-			over, t.Operation, t.Amount, t.Asset, t.Parent, r.amount, before)
+		return refuse(over, "%s gives back %s of %s, of whose %s are given back %s",
+			named(t.Operation), t.money(), named(t.Parent), money{r.amount, t.Asset}, money{before, t.Asset})
 	}
 	return nil
 }

@@ -186,3 +186,11 @@ func ExampleOperationKey() {
 	fmt.Println(ledger.OperationKey("stripe", "", "live", "charge", "ch_1"))
 	// Output: 6:stripe,0:,4:live,6:charge,4:ch_1,
 }
+
+func ExampleFormatKey() {
+	fmt.Println(ledger.FormatKey(ledger.OperationKey("stripe", "", "live", "charge", "ch_1")))
+	fmt.Println(ledger.FormatKey("a key of another program"))
+	// Output:
+	// stripe/live/charge/ch_1
+	// a key of another program
+}

@@ -234,7 +234,7 @@ func TestATotalIsNoItem(t *testing.T) {
 	p := event(item)
 	mustPost(t, pool, event(charge()), event(total(300)), p)
 	require.ErrorIs(t, p.Err, ledger.ErrOperationConflict)
-	require.ErrorContains(t, p.Err, "a total of 300 EUR from shop to customer")
+	require.ErrorContains(t, p.Err, "told of a total of 300 EUR from shop to customer")
 	requireTotal(t, pool, "charge", 300)
 	requireRefunds(t, pool, "")
 }
@@ -253,6 +253,9 @@ func TestCorrectionsRefuseTotals(t *testing.T) {
 			err := correct(t.Context(), pool, &ledger.Correction{EventNo: p.EventNo, Replaces: []int64{p.EventNo}, Transfers: transfers})
 			require.ErrorIs(t, err, ledger.ErrCorrectTotal, "%s: %+v", name, p.Transfers)
 		}
+		same := &ledger.Correction{EventNo: p.EventNo, Replaces: []int64{p.EventNo}, Transfers: p.Transfers}
+		require.NoError(t, correct(t.Context(), pool, same), "nothing differs")
+		require.Empty(t, same.Posted)
 	}
 	for name, asked := range map[string]ledger.Transfer{
 		"a refund":           back("b", 1),
