@@ -63,8 +63,8 @@ func TestDifferences(t *testing.T) {
 
 	for name, wrong := range map[string]func(f *found){
 		"an event is gone":          func(f *found) { delete(f.rows, pick(f, is(applied))) },
-		"an ignored event is gone":  func(f *found) { delete(f.rows, pick(f, is(ignored))) },
-		"an event nobody sent":      func(f *found) { f.rows[key{source: stripe, id: "evt_x"}] = ignored },
+		"an ignored event is gone":  func(f *found) { delete(f.rows, pick(f, is(unmatched))) },
+		"an event nobody sent":      func(f *found) { f.rows[key{source: stripe, id: "evt_x"}] = unmatched },
 		"a conflict nobody sent":    func(f *found) { f.rows[key{stripe, p.events[0].id, "conflict:1"}] = conflict },
 		"both contents are applied": func(f *found) { delete(f.rows, pick(f, is(conflict))) },
 		"two payments of one": func(f *found) {
@@ -78,10 +78,11 @@ func TestDifferences(t *testing.T) {
 				}
 			}
 		},
-		"another reason":         func(f *found) { f.rows[pick(f, is(parked("rule_error")))] = parked("bad_json") },
-		"parked in place of it":  func(f *found) { f.rows[pick(f, is(applied))] = parked("rule_error") },
-		"applied in place of it": func(f *found) { f.rows[pick(f, is(parked("amount_format")))] = applied },
-		"still pending":          func(f *found) { f.rows[pick(f, is(applied))] = row{state: "pending"} },
+		"another reason":             func(f *found) { f.rows[pick(f, is(parked("rule_error")))] = parked("bad_json") },
+		"parked in place of it":      func(f *found) { f.rows[pick(f, is(applied))] = parked("rule_error") },
+		"applied in place of it":     func(f *found) { f.rows[pick(f, is(parked("amount_format")))] = applied },
+		"ignored for another reason": func(f *found) { f.rows[pick(f, is(noMoney))] = unmatched },
+		"still pending":              func(f *found) { f.rows[pick(f, is(applied))] = row{state: "pending"} },
 		"one without an id is gone": func(f *found) {
 			delete(f.rows, pick(f, func(k key, _ row) bool { return k.generated() }))
 		},

@@ -199,13 +199,13 @@ func (w *writer) testCharge() {
 }
 
 func (w *writer) unmatchedStripe() *event {
-	e := &event{source: stripe, id: w.id("evt"), want: ignored, rewritable: true}
+	e := &event{source: stripe, id: w.id("evt"), want: unmatched, rewritable: true}
 	e.contents = []content{{json: w.stripeBody(e.id, "customer.updated", "true", object{{"id", text(w.customer())}})}}
 	return e
 }
 
 func (w *writer) orderCreated() *event {
-	e := &event{source: orders, id: w.id("msg"), want: ignored, rewritable: true}
+	e := &event{source: orders, id: w.id("msg"), want: noMoney, rewritable: true}
 	e.contents = []content{{json: w.orderBody("order.created", text(w.customer()), text("10.00"), text("EUR"), 1)}}
 	return e
 }

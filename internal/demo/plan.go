@@ -80,7 +80,8 @@ func (r row) String() string {
 // What can become of an event.
 var (
 	applied   = row{"completed", "applied", ""}
-	ignored   = row{"completed", "ignored", ""}
+	unmatched = row{"completed", "ignored", "unmatched"}
+	noMoney   = row{"completed", "ignored", "no_transfers"}
 	testMode  = row{"completed", "ignored", "mode_mismatch"}
 	sameMoney = row{"completed", "duplicate_operation", ""}
 	conflict  = row{"failed", "", "id_conflict"}

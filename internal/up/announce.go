@@ -34,7 +34,7 @@ func (s *system) announce() error {
 	}
 	source, paste := s.paste()
 	if paste != "" {
-		s.say("\nSend a signed event, evt_first, which pays 12.50 USD into wallet:alice. Paste this\nas often as you like; its money moves once:\n\n%s", paste)
+		s.say("\nSend a signed event, evt_first, which pays 12.50 USD into wallet:alice. Paste\nthis as often as you like; its money moves once:\n\n%s", paste)
 	}
 	s.say("\nThen, in another terminal:\n\n%s", s.suggestions(source))
 	s.say("\nConfiguration %s, logs %s", s.path, s.logs())
