@@ -3,6 +3,7 @@ package worker
 import (
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -153,14 +154,29 @@ func TestAFreezeWhileABatchRuns(t *testing.T) {
 	for _, id := range []string{"evt_a", "evt_b", "evt_c"} {
 		events = append(events, payment(id, "p"+id, "bank", "wallet:2", 1))
 	}
-	s.publish(events...)
-	var once sync.Once
+	// One of the two loops is held, so that the first batch of the other begins with it.
+	held, goOn := make(chan struct{}), make(chan struct{})
+	release := sync.OnceFunc(func() { close(goOn) })
+	defer release()
+	var batches atomic.Int64
 	var w *worker
 	s.start(func(started *worker) {
 		w = started
-		w.between = func() { once.Do(func() { s.setState("wallet:1", ledger.StateFrozen) }) }
+		w.between = func() {
+			switch batches.Add(1) {
+			case 1:
+				close(held)
+				<-goOn
+			case 2:
+				s.setState("wallet:1", ledger.StateFrozen)
+			}
+		}
 	})
+	s.publish(payment("evt_held", "p_held", "bank", "wallet:3", 1))
+	<-held
+	s.publish(events...)
 	s.parkedAs("evt_frozen", dlq.AccountFrozen, "wallet:1 in EUR")
+	release()
 	s.settled()
 	require.InDelta(t, 1, testutil.ToFloat64(w.metrics.again), 0)
 	require.Zero(t, testutil.ToFloat64(w.metrics.bisected))

@@ -86,7 +86,7 @@ func TestConflictsReachAPerson(t *testing.T) {
 	require.Equal(t, "evt_2", operation["event_id"])
 	require.Equal(t, []any{map[string]any{"amount": "0.50", "asset": "EUR"}}, operation["transfers"])
 	require.NotEmpty(t, operation["hint"])
-	require.Contains(t, operation["error"], "100 EUR")
+	require.Contains(t, operation["error"], "event evt_1 of shop posted 1.00 EUR")
 
 	t.Run("a restart tells them again under the same ids", func(t *testing.T) {
 		stop()

@@ -31,8 +31,8 @@ func TestRefusalIsNamed(t *testing.T) {
 		},
 		{
 			refunded{asset: "USD", amount: 1000}.check(total, 1250),
-			"the refunds would exceed what they are of: 4:shop,0:,4:live,8:refunded,4:ch_1,4:1250, says that 1250 USD of 4:shop,0:,4:live,6:charge,4:ch_1, are given back so far, which is 1000 USD",
-			"the refunds would exceed what they are of: shop/live/refunded/ch_1/1250 says that 12.50 USD of shop/live/charge/ch_1 are given back so far, which is 10.00 USD",
+			"what it names cannot be refunded so: 4:shop,0:,4:live,8:refunded,4:ch_1,4:1250, says that 1250 USD of 4:shop,0:,4:live,6:charge,4:ch_1, are given back so far, which is 1000 USD",
+			"what it names cannot be refunded so: shop/live/refunded/ch_1/1250 says that 12.50 USD of shop/live/charge/ch_1 are given back so far, which is 10.00 USD",
 		},
 	} {
 		require.EqualError(t, test.err, test.raw)
