@@ -145,14 +145,17 @@ func checkAccount(name string) *refusal {
 	return nil
 }
 
-// post evaluates one transfer; nil without a refusal means that its amount is 0.
+// post evaluates one transfer; nil without a refusal means that it does nothing.
 // The amount comes first: an event that moves no money needs no ids.
 func (s *Set) post(t *transfer, f *facts) (*ledger.Transfer, *refusal) {
 	posted := &ledger.Transfer{}
 	var refused *refusal
 	if t.kind != ledger.KindVoid {
-		if posted, refused = s.movement(t, f); posted == nil || refused != nil {
+		if posted, refused = s.movement(t, f); refused != nil {
 			return nil, refused
+		}
+		if posted == nil {
+			return s.nothing(t, f)
 		}
 	}
 	if posted.Operation, refused = s.operation(t.operation, f); refused != nil {
@@ -173,6 +176,18 @@ func (s *Set) post(t *transfer, f *facts) (*ledger.Transfer, *refusal) {
 		posted.Final, refused = t.final.holds(f)
 	}
 	return posted, refused
+}
+
+// nothing is what a transfer of amount 0 does: the last capture of a hold releases
+// what is left of it, and no other does anything.
+func (s *Set) nothing(t *transfer, f *facts) (*ledger.Transfer, *refusal) {
+	if t.kind != ledger.KindCapture || t.final == nil {
+		return nil, nil
+	}
+	if last, refused := t.final.holds(f); !last || refused != nil {
+		return nil, refused
+	}
+	return s.post(&transfer{kind: ledger.KindVoid, operation: t.operation, parent: t.parent, final: t.final}, f)
 }
 
 // movement evaluates what a transfer moves or holds; nil means that it is 0.
