@@ -66,7 +66,9 @@ func TestALastCaptureOfNothing(t *testing.T) {
           - {captures: 'op("hold", body.of)', final: body.amount == 0, debit: '"bank"', credit: '"shop"', amount: body.amount, asset: '"EUR"', operation: 'op("capture", body.id)'}
   stripe:
 `)
-	hold := func(of string) *envelope.Event { return event("hold_"+of, "hold", `{"id":"hold_`+of+`","of":"`+of+`"}`) }
+	hold := func(of string) *envelope.Event {
+		return event("hold_"+of, "hold", `{"id":"hold_`+of+`","of":"`+of+`"}`)
+	}
 	capture := func(id, of, amount string) *envelope.Event {
 		return event(id, "capture", `{"id":"`+id+`","of":"`+of+`","amount":`+amount+`}`)
 	}
