@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -64,23 +65,58 @@ func (x *expression) explain(f *facts, err error) *refusal {
 	if errors.As(err, &known) {
 		return x.refuse(known)
 	}
-	absent := false
+	absent, null := false, ""
 	for _, path := range x.reads.body {
 		v, ok := jsondoc.Lookup(f.body, path...)
 		if u, bad := v.(jsondoc.Unstorable); bad {
 			return x.refuse(unstorable(u).refusal())
 		}
 		absent = absent || !ok || v == nil
+		if ok && v == nil && null == "" {
+			null = "body." + strings.Join(path, ".")
+		}
 	}
 	for _, name := range x.reads.headers {
 		if _, ok := f.event.Header[name]; !ok {
 			absent = true
 		}
 	}
+	if overload, ok := types.NoSuchOverloadErr().(*types.Err); ok && null != "" && errors.Is(err, overload) {
+		err = fmt.Errorf("%s is null, where a value is needed: %w", null, err)
+	}
 	if absent && x.missing != "" {
 		return x.refuse(&refusal{x.missing, err})
 	}
 	return x.refuse(&refusal{dlq.RuleError, err})
+}
+
+// values names what x reads of the body, as far as it is short.
+func (x *expression) values(f *facts) string {
+	const most = 8
+	var list strings.Builder
+	for i, path := range x.reads.body {
+		if i == most {
+			break
+		}
+		if slices.ContainsFunc(x.reads.body[:i], func(p []string) bool { return slices.Equal(p, path) }) {
+			continue
+		}
+		v, ok := jsondoc.Lookup(f.body, path...)
+		name := "body." + strings.Join(path, ".")
+		switch v := v.(type) {
+		case string:
+			fmt.Fprintf(&list, "; %s is %q", name, clip(v))
+		case int64, bool:
+			fmt.Fprintf(&list, "; %s is %v", name, v)
+		case jsondoc.Number:
+			fmt.Fprintf(&list, "; %s is %s", name, clip(string(v)))
+		case nil:
+			if ok {
+				fmt.Fprintf(&list, "; %s is null", name)
+			}
+		}
+	}
+	return list.String()
 }
 
 // refuse adds the place of x.
