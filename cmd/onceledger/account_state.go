@@ -39,12 +39,13 @@ redrive them.
 func newAccountFreeze(s *operator.Session) *cobra.Command {
 	cmd, _ := accountCommand(s, operator.FreezeAccount, "says why, required", &cobra.Command{
 		Use:   "freeze ACCOUNT",
-		Short: "Let nothing but facts move an account",
+		Short: "Let nothing move an account but what a limit only records",
 		Long: `Freezes an account in one asset, or in all it has. From then on no debit and no
 credit is posted to it; events that ask for one are parked as account_frozen.
-A fact still is: what a limit with the policy "record" bounds has happened at
-the provider, and is posted, with a log line and a metric. An asset that the
-account does not have yet is not frozen.`,
+What a limit with the policy "record" bounds still is: it has happened at the
+provider, and is posted, with a log line and a metric. A capture with "fact: true"
+in its rule is not, unless such a limit bounds it. An asset that the account does
+not have yet is not frozen.`,
 		Example: `  onceledger account freeze wallet:mallory --note "INC-8: stolen cards"
   onceledger account list --state frozen`,
 	})
@@ -69,7 +70,7 @@ func newAccountClose(s *operator.Session) *cobra.Command {
 		Short: "Close an empty account for good",
 		Long: `Closes an account in one asset, or in all it has. It must have a balance of 0
 and nothing pending, and is never opened again: events that would move it are
-parked as account_closed, facts as well.`,
+parked as account_closed, whatever their limit.`,
 		Example: `  onceledger account close wallet:cus_1 --note "contract 17 ended"`,
 	})
 	return cmd

@@ -73,8 +73,8 @@ func OpenAccount(ctx context.Context, s *Session, m AccountChange) error {
 	})
 }
 
-// FreezeAccount lets nothing but facts move an account. The note is required, as it
-// is for what takes it back.
+// FreezeAccount lets nothing move an account but what a limit only records. The note
+// is required, as it is for what takes it back.
 func FreezeAccount(ctx context.Context, s *Session, m AccountChange) error {
 	return s.changeState(ctx, m, dedupe.VerbFreezeAccount, ledger.StateFrozen, "frozen")
 }

@@ -1,6 +1,7 @@
 package operator_test
 
 import (
+	"cmp"
 	"context"
 	"os"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"github.com/onceledger/onceledger/internal/catalog"
 	"github.com/onceledger/onceledger/internal/operator"
 	"github.com/onceledger/onceledger/internal/review"
+	"github.com/onceledger/onceledger/pkg/envelope"
 )
 
 const desk = `      - when: event.type == "deal"
@@ -50,4 +52,32 @@ func TestHoldsAreShown(t *testing.T) {
 	})
 	require.Contains(t, out, "hold of 0.51 EUR purse:1 -> shop")
 	require.Contains(t, out, "void of shop/other/evt_deal")
+}
+
+// A last capture of nothing releases its hold, and is fine where that was captured in
+// full.
+func TestALastCaptureOfNothing(t *testing.T) {
+	s := newSystem(t)
+	s.rules("  stripe:\n", `      - when: event.type == "hold"
+        transfers:
+          - {hold: true, expires: 8760h, debit: '"bank"', credit: '"shop"', amount: 50, asset: '"EUR"', operation: 'op("hold", body.of)'}
+      - when: event.type == "capture"
+        transfers:
+          - {captures: 'op("hold", body.of)', final: body.amount == 0, debit: '"bank"', credit: '"shop"', amount: body.amount, asset: '"EUR"', operation: 'op("capture", body.id)'}
+  stripe:
+`)
+	hold := func(of string) *envelope.Event {
+		return event("hold_"+of, "hold", `{"id":"hold_`+of+`","of":"`+of+`"}`)
+	}
+	capture := func(id, of, amount string) *envelope.Event {
+		return event(id, "capture", `{"id":"`+id+`","of":"`+of+`","amount":`+amount+`}`)
+	}
+	s.decide(hold("a"), capture("last_a", "a", "0"), capture("late_a", "a", "1"), hold("b"), capture("all_b", "b", "50"), capture("last_b", "b", "0"))
+	for id, outcome := range map[string]string{"last_a": "applied", "late_a": "hold_closed", "last_b": "applied"} {
+		shown := s.event(id)
+		require.Equal(t, outcome, cmp.Or(shown.Reason, shown.Outcome), id)
+	}
+	require.EqualValues(t, 50, s.balance("shop"))
+	require.Zero(t, s.count(`SELECT count(*) FROM accounts WHERE debits_pending > 0`))
+	s.auditClean()
 }

@@ -77,7 +77,7 @@ func (r *rule) check(f *facts) *refusal {
 	}
 	holds, refused := r.expect.holds(f)
 	if refused == nil && !holds {
-		refused = r.expect.refuse(refuse(dlq.AmountMismatch, "is false: the event is not what was expected"))
+		refused = r.expect.refuse(refuse(dlq.AmountMismatch, "is false: the event is not what was expected%s", r.expect.values(f)))
 	}
 	return refused
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -64,23 +65,58 @@ func (x *expression) explain(f *facts, err error) *refusal {
 	if errors.As(err, &known) {
 		return x.refuse(known)
 	}
-	absent := false
+	absent, null := false, ""
 	for _, path := range x.reads.body {
 		v, ok := jsondoc.Lookup(f.body, path...)
 		if u, bad := v.(jsondoc.Unstorable); bad {
 			return x.refuse(unstorable(u).refusal())
 		}
 		absent = absent || !ok || v == nil
+		if ok && v == nil && null == "" {
+			null = "body." + strings.Join(path, ".")
+		}
 	}
 	for _, name := range x.reads.headers {
 		if _, ok := f.event.Header[name]; !ok {
 			absent = true
 		}
 	}
+	if overload, ok := types.NoSuchOverloadErr().(*types.Err); ok && null != "" && errors.Is(err, overload) {
+		err = fmt.Errorf("%s is null, where a value is needed: %w", null, err)
+	}
 	if absent && x.missing != "" {
 		return x.refuse(&refusal{x.missing, err})
 	}
 	return x.refuse(&refusal{dlq.RuleError, err})
+}
+
+// values names what x reads of the body, as far as it is short.
+func (x *expression) values(f *facts) string {
+	const most = 8
+	var list strings.Builder
+	for i, path := range x.reads.body {
+		if i == most {
+			break
+		}
+		if slices.ContainsFunc(x.reads.body[:i], func(p []string) bool { return slices.Equal(p, path) }) {
+			continue
+		}
+		v, ok := jsondoc.Lookup(f.body, path...)
+		name := "body." + strings.Join(path, ".")
+		switch v := v.(type) {
+		case string:
+			fmt.Fprintf(&list, "; %s is %q", name, clip(v))
+		case int64, bool:
+			fmt.Fprintf(&list, "; %s is %v", name, v)
+		case jsondoc.Number:
+			fmt.Fprintf(&list, "; %s is %s", name, clip(string(v)))
+		case nil:
+			if ok {
+				fmt.Fprintf(&list, "; %s is null", name)
+			}
+		}
+	}
+	return list.String()
 }
 
 // refuse adds the place of x.
@@ -145,14 +181,17 @@ func checkAccount(name string) *refusal {
 	return nil
 }
 
-// post evaluates one transfer; nil without a refusal means that its amount is 0.
+// post evaluates one transfer; nil without a refusal means that it does nothing.
 // The amount comes first: an event that moves no money needs no ids.
 func (s *Set) post(t *transfer, f *facts) (*ledger.Transfer, *refusal) {
 	posted := &ledger.Transfer{}
 	var refused *refusal
 	if t.kind != ledger.KindVoid {
-		if posted, refused = s.movement(t, f); posted == nil || refused != nil {
+		if posted, refused = s.movement(t, f); refused != nil {
 			return nil, refused
+		}
+		if posted == nil {
+			return s.nothing(t, f)
 		}
 	}
 	if posted.Operation, refused = s.operation(t.operation, f); refused != nil {
@@ -173,6 +212,18 @@ func (s *Set) post(t *transfer, f *facts) (*ledger.Transfer, *refusal) {
 		posted.Final, refused = t.final.holds(f)
 	}
 	return posted, refused
+}
+
+// nothing is what a transfer of amount 0 does: the last capture of a hold releases
+// what is left of it, and no other does anything.
+func (s *Set) nothing(t *transfer, f *facts) (*ledger.Transfer, *refusal) {
+	if t.kind != ledger.KindCapture || t.final == nil {
+		return nil, nil
+	}
+	if last, refused := t.final.holds(f); !last || refused != nil {
+		return nil, refused
+	}
+	return s.post(&transfer{kind: ledger.KindVoid, operation: t.operation, parent: t.parent, final: t.final}, f)
 }
 
 // movement evaluates what a transfer moves or holds; nil means that it is 0.

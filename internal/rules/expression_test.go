@@ -8,6 +8,7 @@ import (
 
 	"github.com/onceledger/onceledger/internal/config"
 	"github.com/onceledger/onceledger/internal/rules"
+	"github.com/onceledger/onceledger/pkg/dlq"
 	"github.com/onceledger/onceledger/pkg/envelope"
 )
 
@@ -159,4 +160,20 @@ func TestOnlyReadPathsAreDecoded(t *testing.T) {
 		return testing.AllocsPerRun(100, func() { set.Decide(e) })
 	}
 	require.Less(t, allocations(with), allocations(ev)+100)
+}
+
+// What is null where a rule needs a value is named; null elsewhere is not blamed.
+func TestDecideNamesNull(t *testing.T) {
+	t.Parallel()
+	r := chargeRule()
+	set := compile(t, stripeSource(r), stripe)
+	for members, want := range map[string]string{
+		`"customer":null,`: "credit (7:11): body.data.object.customer is null, where a value is needed: no such overload",
+		`"customer":7,`:    "credit (7:11): no such overload",
+		``:                 "credit (7:11): no such key: customer",
+	} {
+		d := set.Decide(stripeEvent(`{"id":"evt_1","livemode":true,"data":{"object":{"id":"ch_1",` + members + `"amount":10,"currency":"eur"}}}`))
+		require.Equal(t, dlq.RuleError, d.Parked, members)
+		require.ErrorContains(t, d.Err, want)
+	}
 }

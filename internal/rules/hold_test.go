@@ -48,8 +48,28 @@ func TestDecideHoldsCapturesAndVoids(t *testing.T) {
 	d := set.Decide(stripeEvent(stripeBody(`"amount":10,"currency":"eur","status":"captured"`)))
 	require.Equal(t, dlq.RuleError, d.Parked, "nobody says whether it is the last")
 	d = set.Decide(stripeEvent(stripeBody(`"amount":0,"currency":"eur","status":"captured"`)))
-	require.Empty(t, d.Transfers, "nothing was captured")
-	require.Empty(t, d.Parked)
+	require.Equal(t, dlq.RuleError, d.Parked, "nor of what captures nothing")
+}
+
+// A last capture of nothing releases what is left of its hold; any other of nothing
+// does nothing, and needs no ids.
+func TestACaptureOfNothing(t *testing.T) {
+	t.Parallel()
+	_, capture, _ := holdRules()
+	set := compile(t, stripeSource(capture), stripe)
+	const nothing = `"amount":0,"currency":"eur","status":"captured",`
+	d := set.Decide(stripeEvent(stripeBody(nothing + `"last":true`)))
+	require.NoError(t, d.Err)
+	require.Equal(t, []ledger.Transfer{{Operation: "6:stripe,0:,4:live,6:charge,4:ch_1,", Kind: ledger.KindVoid, Parent: holdKey, Final: true}}, d.Transfers)
+	require.Empty(t, d.Ignored)
+
+	d = set.Decide(stripeEvent(stripeBody(nothing + `"last":false`)))
+	require.Empty(t, d.Transfers)
+	require.Equal(t, dlq.AmountZero, d.Ignored)
+	capture.Transfers[0].Final = config.Text{}
+	capture.Transfers[0].Captures, capture.Transfers[0].Operation = text(`op("hold", body.none)`), text(`op("charge", body.none)`)
+	d = compile(t, stripeSource(capture), stripe).Decide(stripeEvent(stripeBody(nothing + `"last":true`)))
+	require.Equal(t, dlq.AmountZero, d.Ignored)
 }
 
 // Whatever a rule says of holds is part of its version, and a rule without keeps

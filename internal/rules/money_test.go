@@ -273,7 +273,8 @@ func TestWhatIsExpected(t *testing.T) {
 		require.Equal(t, dlq.AmountMismatch, d.Parked, wrong)
 		require.Empty(t, d.Transfers)
 		require.ErrorContains(t, d.Err, "rules[0].expect")
-		require.ErrorContains(t, d.Err, "is false")
+		require.ErrorContains(t, d.Err, `is false: the event is not what was expected; body.amount is "`+wrong[0]+`"; body.currency is "`+wrong[1]+
+			`"; body.ordered is 10000; body.ordered_in is "USD"`)
 	}
 	require.Len(t, decide("100.00", "USD", order).Transfers, 1)
 	over := decide("100.01", "USD", order)

@@ -118,7 +118,7 @@ func TestFrozenAndClosedAccounts(t *testing.T) {
 	require.Equal(t, dedupe.Applied, s.decided("evt_fact", dedupe.Completed).Outcome, "a refund under a limit that records has happened")
 	s.settled()
 	require.EqualValues(t, -2, s.balance("open:1"))
-	require.Equal(t, 1, s.logged("account is frozen: a fact was posted all the same"))
+	require.Equal(t, 1, s.logged("account is frozen: what its limit only records was posted all the same"))
 	require.Equal(t, 1, s.logged("account is overdrawn"))
 	require.InDelta(t, 1, testutil.ToFloat64(w.metrics.frozen), 0)
 

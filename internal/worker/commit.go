@@ -277,11 +277,11 @@ func (w *worker) reportFacts(overdrawn, frozen, uncovered []string) {
 	}
 	for _, name := range overdrawn {
 		w.metrics.overdrawn.Inc()
-		w.sampled.Warn().Str(telemetry.KeyAccount, name).Msg("account is overdrawn: a fact was posted past its limit")
+		w.sampled.Warn().Str(telemetry.KeyAccount, name).Msg("account is overdrawn: its limit only records")
 	}
 	for _, name := range frozen {
 		w.metrics.frozen.Inc()
-		w.sampled.Warn().Str(telemetry.KeyAccount, name).Msg("account is frozen: a fact was posted all the same")
+		w.sampled.Warn().Str(telemetry.KeyAccount, name).Msg("account is frozen: what its limit only records was posted all the same")
 	}
 }
 

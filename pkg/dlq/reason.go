@@ -100,7 +100,7 @@ var infos = map[Reason]Info{
 	AccountFrozen:     {Compensable: true, Hint: "the account is frozen; find out why, unfreeze it, then redrive"},
 	AccountClosed:     {Hint: "the account is closed for good; let the rule name another one, then redrive"},
 	InsufficientFunds: {Transient: true, Compensable: true, Hint: "the account's limit refused the debit; fund it, then redrive"},
-	MissingParent:     {Transient: true, Compensable: true, Hint: "the transfer this one refers to has not arrived; find it, then redrive"},
+	MissingParent:     {Transient: true, Compensable: true, Hint: "the transfer this one refers to has not arrived; find it, then redrive; one of amount 0 never does: discard"},
 	OverRefund:        {Transient: true, Compensable: true, Hint: "the refunds would exceed the original amount; compare them with the provider's dashboard: one whose failure was never told still counts"},
 	RefundInvalid:     {Hint: "never a refund of what it names: see the error, compare both with the provider's dashboard, or let the rule name another, then redrive"},
 	HoldClosed:        {Hint: "the hold was captured, voided or has expired: if a capture has happened, say fact: true, then redrive; a void finds nothing left to release"},

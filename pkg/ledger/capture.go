@@ -109,12 +109,12 @@ func (h *hold) capture(t Transfer) (covered int64, err error) {
 }
 
 // void releases what is left. A hold that has expired, or was voided before, is
-// released already.
+// released already; to a last capture of nothing, one that was captured is, too.
 func (h *hold) void(t Transfer) error {
 	switch {
 	case h.amount == 0:
 		return missingHold(t)
-	case h.closed == closedFinal || h.closed == "" && h.held() == 0:
+	case !t.Final && (h.closed == closedFinal || h.closed == "" && h.held() == 0):
 		return refuse(ErrHoldClosed, "%s voids %s, which is %s", named(t.Operation), named(t.Parent), h.end())
 	case h.closed == "":
 		h.closed = closedVoided

@@ -118,7 +118,8 @@ type Transfer struct {
 	// Expires is how long after it was posted a hold lasts, in microseconds; only
 	// for holds.
 	Expires time.Duration
-	// Final says that a capture is the last of its hold: what is left is released.
+	// Final says that a capture is the last of its hold: what is left is released. A
+	// void with it is a last capture of nothing, for which a hold may have been captured.
 	Final bool
 	// Fact says that a capture has happened whatever became of its hold: it is posted
 	// and marked where the hold is not there, closed, or less.

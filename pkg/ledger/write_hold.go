@@ -19,7 +19,7 @@ func (t Transfer) stored() (kind, hold *string) {
 		return nil, nil
 	case t.Kind == KindHold, t.Kind == KindTotal:
 		return &k, nil
-	case t.Final:
+	case t.Kind == KindCapture && t.Final:
 		k = finalCapture
 	}
 	return &k, &t.Parent
