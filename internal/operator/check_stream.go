@@ -106,6 +106,9 @@ func CheckAgainstStream(ctx context.Context, s *Session, path string, filter rev
 	}
 	defer pool.Close()
 	defer conn.Close()
+	if err := checkSource(ctx, filter.Source, cat.Config.Sources, pool, conn.JS); err != nil {
+		return err
+	}
 	assets, err := ledger.DeclaredAssets(ctx, pool)
 	if err != nil {
 		return err

@@ -57,14 +57,22 @@ func letterOf(l letters.Lying) Letter {
 	return out
 }
 
-// letterStore opens both systems for as long as f runs.
-func (s *Session) letterStore(ctx context.Context, f func(letters.Store) error) error {
+// letterStore opens both systems for as long as f runs, unless a source is named that
+// is none.
+func (s *Session) letterStore(ctx context.Context, source string, f func(letters.Store) error) error {
+	cfg, err := s.settings()
+	if err != nil {
+		return err
+	}
 	pool, conn, err := s.both(ctx)
 	if err != nil {
 		return err
 	}
 	defer pool.Close()
 	defer conn.Close()
+	if err := checkSource(ctx, source, cfg.Sources, pool, conn.JS); err != nil {
+		return err
+	}
 	return noStream(f(letters.Store{Pool: pool, JS: conn.JS}))
 }
 

@@ -67,7 +67,7 @@ func (s *Session) move(ctx context.Context, m LetterMove, verb, done string, do 
 		return err
 	}
 	action := dedupe.Action{Actor: cmp.Or(m.Actor, userName(s.Env)), Note: m.Note}
-	return s.letterStore(ctx, func(store letters.Store) error {
+	return s.letterStore(ctx, m.Query.Source, func(store letters.Store) error {
 		source, err := m.source(ctx, store, filter)
 		if err != nil {
 			return err

@@ -34,7 +34,7 @@ func ShowLetter(ctx context.Context, s *Session, seq uint64, raw bool) error {
 		}
 		return nil
 	}
-	return s.letterStore(ctx, func(store letters.Store) error {
+	return s.letterStore(ctx, "", func(store letters.Store) error {
 		l, err := dlq.Get(ctx, store.JS, seq)
 		if err != nil {
 			return err

@@ -110,6 +110,9 @@ func (s *Session) repair(ctx context.Context, m EventRepair, f func(repair.Repai
 	}
 	defer pool.Close()
 	defer conn.Close()
+	if err := checkSource(ctx, m.Filter.Source, cat.Config.Sources, pool, conn.JS); err != nil {
+		return err
+	}
 	a := dedupe.Action{Actor: cmp.Or(m.Actor, userName(s.Env)), Note: m.Note}
 	return noStream(f(repair.Repairer{Pool: pool, JS: conn.JS, Catalog: cat}, a))
 }
