@@ -64,7 +64,9 @@ func TestAnAssetIsTakenInLowerCaseAndRefusedWhereItIsNone(t *testing.T) {
 	s := newSystem(t)
 	s.decide(payment("evt_1", "p1", "1999", "EUR"))
 	list := func(asset string) command {
-		return func(ctx context.Context, o *operator.Session) error { return operator.ListAccounts(ctx, o, "", asset, "") }
+		return func(ctx context.Context, o *operator.Session) error {
+			return operator.ListAccounts(ctx, o, "", asset, "")
+		}
 	}
 	statement := func(asset string) command {
 		return statementOf(operator.StatementQuery{Account: "purse:a", Asset: asset})

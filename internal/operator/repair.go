@@ -42,7 +42,10 @@ type RepairedEvent struct {
 	Result string `json:"result"`
 	DryRun bool   `json:"dry_run,omitempty"`
 	// Today is what today's rules make of the event: apply, ignore or park.
-	Today     string           `json:"today,omitempty"`
+	Today string `json:"today,omitempty"`
+	// Refused is why no money would come of opening it again, as the books stand; of a
+	// dry run.
+	Refused   *Refused         `json:"refused,omitempty"`
 	Reversed  []RepairMovement `json:"reversed"`
 	Posted    []RepairMovement `json:"posted"`
 	Overdrawn []string         `json:"overdrawn,omitempty"`
@@ -153,9 +156,8 @@ func (s *Session) repairEvents(ctx context.Context, r repair.Repairer, m EventRe
 	if len(rows) == 0 {
 		return fmt.Errorf("event %s of source %s is not known: it was not received, or no worker has decided it yet", m.ID, m.Source)
 	}
-	return s.repairOne(ctx, r, rows[0].Key, m, func() (*repair.Done, error) {
-		return with.do(ctx, rows[0].Key, a, m.options())
-	})
+	key := rows[0].Key
+	return s.repairOne(ctx, r, key, m, func() (*repair.Done, error) { return with.do(ctx, key, a, m.options()) })
 }
 
 func (m EventRepair) options() repair.Options {
@@ -170,6 +172,11 @@ func (s *Session) repairOne(ctx context.Context, r repair.Repairer, key dedupe.K
 	}
 	done, failed := do()
 	e := repairedEvent(key, m, done, failed, assets)
+	if e.Result == "reopened" && m.DryRun {
+		if e.Refused, err = foresee(ctx, r, done); err != nil {
+			return err
+		}
+	}
 	if s.JSON {
 		return errors.Join(s.object(e), hinted(failed))
 	}
@@ -251,6 +258,10 @@ func (e *RepairedEvent) print(s *Session) error {
 		fmt.Fprintf(s.Out, "%s stands as today's rules have it; there is nothing to correct\n", name)
 		return nil
 	case "reopened":
+		if e.Refused != nil {
+			fmt.Fprintf(s.Out, "%s %sreopened; today's rules of %s ask for money, but none would move as the books stand%s\n", name, would, s.ConfigPath(), e.Refused.words())
+			return nil
+		}
 		fmt.Fprintf(s.Out, "%s %sreopened; today's rules of %s %s it, and a worker decides it by its own\n", name, would, s.ConfigPath(), e.Today)
 		return nil
 	}
