@@ -205,9 +205,9 @@ func (c *comparison) print(check *StreamCheck) error {
 			return err
 		}
 		fmt.Fprintln(out)
-		t := newTable(out, "EVENTS", "KIND", "SOURCE", "WHAT TO DO")
+		t := newTable(out, "EVENTS", "KIND", "SOURCE", "REFUSED", "WHAT TO DO")
 		for _, g := range check.Groups {
-			t.row(fmt.Sprint(g.Events), g.Kind, g.Source, g.whatToDo())
+			t.row(fmt.Sprint(g.Events), g.Kind, g.Source, cmp.Or(g.Refused, "-"), g.whatToDo())
 		}
 		if err := t.flush(); err != nil {
 			return err

@@ -50,6 +50,8 @@ type RepairedEvent struct {
 	Posted    []RepairMovement `json:"posted"`
 	Overdrawn []string         `json:"overdrawn,omitempty"`
 	Error     string           `json:"error,omitempty"`
+
+	uncorrectable bool // it has to do with holds or running totals
 }
 
 // RepairMovement is a transfer that a repair takes back or posts, and the event
@@ -194,6 +196,7 @@ func repairedEvent(key dedupe.Key, m EventRepair, done *repair.Done, failed erro
 	}
 	if failed != nil {
 		e.Result, e.Error = "refused", failed.Error()
+		e.uncorrectable = errors.Is(failed, ledger.ErrCorrectHold) || errors.Is(failed, ledger.ErrCorrectTotal)
 		return e
 	}
 	e.Number = done.Row.No
@@ -231,6 +234,9 @@ func today(d rules.Decision) string {
 	return "apply"
 }
 
+// uncorrectableHint is where to read on about holds, captures and running totals.
+const uncorrectableHint = `docs/operations.md says under "What event correct refuses" how to book the difference`
+
 // hinted adds to a refusal what to do about it.
 func hinted(err error) error {
 	switch {
@@ -238,6 +244,8 @@ func hinted(err error) error {
 		return fmt.Errorf("%w\nnothing was done; add --overdraw to post it all the same: the account is then past its limit", err)
 	case errors.Is(err, ledger.ErrAccountFrozen):
 		return fmt.Errorf("%w\nnothing was done; unfreeze that account for as long as it takes (onceledger account unfreeze)", err)
+	case errors.Is(err, ledger.ErrCorrectHold), errors.Is(err, ledger.ErrCorrectTotal):
+		return fmt.Errorf("%w\nnothing was done; %s", err, uncorrectableHint)
 	case errors.Is(err, ledger.ErrOperationConflict):
 		return fmt.Errorf("%w\nnothing was done; correct that event first, or discard one of the two", err)
 	case errors.Is(err, dedupe.ErrState):
