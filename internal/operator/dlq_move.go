@@ -131,9 +131,7 @@ func (m LetterMove) source(ctx context.Context, store letters.Store, filter dlq.
 	list := make([]*dlq.Letter, len(m.Seqs))
 	for i, seq := range m.Seqs {
 		var err error
-		if list[i], err = dlq.Get(ctx, store.JS, seq); errors.Is(err, dlq.ErrNotFound) {
-			return nil, fmt.Errorf("%w; its event was sent again, decided or discarded since: see onceledger event show", err)
-		} else if err != nil {
+		if list[i], err = letterAt(ctx, store.JS, seq); err != nil {
 			return nil, err
 		}
 	}

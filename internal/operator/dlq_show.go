@@ -25,7 +25,7 @@ func ShowLetter(ctx context.Context, s *Session, seq uint64, raw bool) error {
 			return err
 		}
 		defer conn.Close()
-		l, err := dlq.Get(ctx, conn.JS, seq)
+		l, err := letterAt(ctx, conn.JS, seq)
 		if err != nil {
 			return noStream(err)
 		}
@@ -35,7 +35,7 @@ func ShowLetter(ctx context.Context, s *Session, seq uint64, raw bool) error {
 		return nil
 	}
 	return s.letterStore(ctx, "", func(store letters.Store) error {
-		l, err := dlq.Get(ctx, store.JS, seq)
+		l, err := letterAt(ctx, store.JS, seq)
 		if err != nil {
 			return err
 		}

@@ -37,7 +37,9 @@ func TestHoldsAreShown(t *testing.T) {
 	s.golden("event_holds", func(ctx context.Context, o *operator.Session) error {
 		return operator.ShowEvent(ctx, o, "shop", "evt_deal")
 	})
-	out, err := s.run(false, func(ctx context.Context, o *operator.Session) error { return operator.ExportEvents(ctx, o, time.Time{}) })
+	out, err := s.run(false, func(ctx context.Context, o *operator.Session) error {
+		return operator.ExportEvents(ctx, o, time.Time{})
+	})
 	require.NoError(t, err)
 	exported := lines[operator.Exported](t, out)[0]
 	require.Len(t, exported.Holds, 3, "two holds and a void")

@@ -84,7 +84,7 @@ func CorrectByLetters(ctx context.Context, s *Session, named LetterMove, overdra
 	m := EventRepair{Actor: named.Actor, Note: named.Note, DryRun: named.DryRun, Overdraw: overdraw}
 	return s.repair(ctx, m, func(r repair.Repairer, a dedupe.Action) error {
 		for _, seq := range named.Seqs {
-			l, err := dlq.Get(ctx, r.JS, seq)
+			l, err := letterAt(ctx, r.JS, seq)
 			if err != nil {
 				return err
 			}
