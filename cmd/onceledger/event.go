@@ -40,8 +40,9 @@ func newEventExport(s *operator.Session) *cobra.Command {
 		Use:   "export",
 		Short: "Print events with their transfers as JSON lines, to reconcile with",
 		Long: `Prints every event decided since a time, one JSON object a line: source, id,
-type, state, outcome, reason, transfers, sequence, time of the decision. Amounts
-are minor units with the exponent of their asset.
+type, state, outcome, reason, transfers, holds as they stand, what was told of
+refunds, sequence, time of the decision. Amounts are minor units with the
+exponent of their asset.
 
 Lines are in the order of event numbers, which rise with time only roughly, and
 an event that is decided while the export runs may be missing: let the next

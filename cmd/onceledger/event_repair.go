@@ -23,7 +23,8 @@ workers, who decide it by the rules that they have now: for events that a wrong
 rule ignored, and for duplicate_operation where the event that had posted the
 money was corrected since. Change the rules and restart the workers first. Its
 message must still be in EVENTS. An event that moved money is never opened
-again: see event correct.
+again: see event correct. Where no money would move as the books stand, because
+another event has posted it, a dry run of one event says so.
 
 --all opens every stored event for which the rules of the configuration ask for
 money that is not there (would_post of config check --against-stream).

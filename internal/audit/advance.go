@@ -109,6 +109,7 @@ func Advance(ctx context.Context, o Options) (*Progress, error) {
 		{"fix the end of " + stream.Events, func(ctx context.Context, _ *Progress) error { return a.fix(ctx) }},
 		{"account for messages", a.proceed},
 		{"explain suspects", func(ctx context.Context, _ *Progress) error { return a.explainSuspects(ctx) }},
+		{"read assets", func(ctx context.Context, _ *Progress) error { return a.readAssets(ctx) }},
 		{"check the ledger", a.ledger},
 		{"check dead letters", a.checkLetters},
 		{"store the mark", a.conclude},

@@ -30,6 +30,7 @@ import (
 	"github.com/onceledger/onceledger/internal/stream"
 	"github.com/onceledger/onceledger/pkg/dedupe"
 	"github.com/onceledger/onceledger/pkg/envelope"
+	"github.com/onceledger/onceledger/pkg/ledger"
 )
 
 // DefaultGrace is how long a message may wait before nobody is expected to have
@@ -77,6 +78,8 @@ type auditor struct {
 	// step is set in an incremental run, survey in a survey.
 	step   *step
 	survey *survey
+	// assets are those that amounts are printed in; nil knows ISO 4217.
+	assets *ledger.Assets
 	// unlettered are parked events without their letter.
 	unlettered []*dedupe.Row
 }
@@ -126,6 +129,7 @@ func (a *auditor) accounting() []part {
 // bookkeeping are the parts that look at the ledger alone.
 func (a *auditor) bookkeeping() []part {
 	return []part{
+		{"read assets", a.readAssets},
 		{"check transfers", a.posting},
 		{"check operations", a.operations},
 		{"check refunds", a.refunds},

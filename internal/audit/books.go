@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,7 +39,8 @@ func (a *auditor) compare(ctx context.Context, scope string, args ...any) error 
 		SELECT t.event_no, t.n, t.operation, t.debit, t.credit, t.asset, t.amount, t.reverses,
 		       COALESCE(e.source, ''), COALESCE(e.event_id, ''), COALESCE(e.variant, ''), COALESCE(e.state, ''), COALESCE(e.outcome, ''),
 		       COALESCE(o.event_no, -1), COALESCE(o.debit, ''), COALESCE(o.credit, ''), COALESCE(o.asset, ''),
-		       COALESCE(o.amount - COALESCE(o.unmoved, 0), 0)
+		       COALESCE(o.amount - COALESCE(o.unmoved, 0), 0),
+		       COALESCE((SELECT 'event ' || by.event_id || ' of ' || by.source FROM events by WHERE by.no = o.event_no), '')
 		FROM transfers t
 		LEFT JOIN events e ON e.no = t.event_no
 		LEFT JOIN operations o ON o.key = t.operation
@@ -61,16 +63,17 @@ func (a *auditor) compare(ctx context.Context, scope string, args ...any) error 
 		t, o           ledger.Entry
 		f              Finding
 		state, outcome string
+		by             string
 	)
 	_, err = pgx.ForEachRow(found, []any{
 		&t.EventNo, &t.N, &t.Operation, &t.Debit, &t.Credit, &t.Asset, &t.Amount, &t.Reverses,
 		&f.Source, &f.EventID, &f.Variant, &state, &outcome,
-		&o.EventNo, &o.Debit, &o.Credit, &o.Asset, &o.Amount,
+		&o.EventNo, &o.Debit, &o.Credit, &o.Asset, &o.Amount, &by,
 	}, func() error {
 		no := t.EventNo
 		o.Operation = t.Operation
 		f := Finding{Source: f.Source, EventID: f.EventID, Variant: f.Variant, EventNo: &no, Operation: t.Operation, Asset: t.Asset}
-		a.blame(f, t, o, state, outcome)
+		a.blame(f, t, o, by, state, outcome)
 		return nil
 	})
 	if err != nil {
@@ -80,33 +83,33 @@ func (a *auditor) compare(ctx context.Context, scope string, args ...any) error 
 }
 
 // blame says what is wrong with a transfer that compare has found; o is its
-// operation as it is, of event -1 if there is none.
-func (a *auditor) blame(f Finding, t, o ledger.Entry, state, outcome string) {
+// operation as it is, of event -1 if there is none, else of the event that by names.
+func (a *auditor) blame(f Finding, t, o ledger.Entry, by, state, outcome string) {
 	switch {
 	case state == "":
-		f.Kind, f.Detail = NoEvent, fmt.Sprintf("transfer %s names event number %d, which is not there", movement(t), t.EventNo)
+		f.Kind, f.Detail = NoEvent, fmt.Sprintf("the event of transfer %s is not there; its number is %d", a.movement(t), t.EventNo)
 		a.report.add(f)
 	case outcome != "applied":
-		f.Kind, f.Detail = NoEvent, fmt.Sprintf("transfer %s belongs to event number %d, which is %s %s", movement(t), t.EventNo, state, outcome)
+		f.Kind, f.Detail = NoEvent, fmt.Sprintf("transfer %s belongs to the event, which is %s %s", a.movement(t), state, outcome)
 		a.report.add(f)
 	case t.Reverses != nil:
-		f.Kind, f.Detail = WrongReversal, fmt.Sprintf("transfer %s of event number %d does not take back its transfer %d", movement(t), t.EventNo, *t.Reverses)
+		f.Kind, f.Detail = WrongReversal, fmt.Sprintf("transfer %s does not take back transfer %d of its event", a.movement(t), *t.Reverses)
 		a.report.add(f)
 	}
 	switch {
 	case t.Reverses != nil:
 	case o.EventNo < 0:
-		f.Kind, f.Detail = NoOperation, fmt.Sprintf("transfer %s of event number %d has no operation", movement(t), t.EventNo)
+		f.Kind, f.Detail = NoOperation, fmt.Sprintf("transfer %s has no operation", a.movement(t))
 		a.report.add(f)
 	case o.EventNo != t.EventNo || !o.Same(t.Transfer):
-		f.Kind, f.Detail = NoOperation, fmt.Sprintf("transfer %s of event number %d; its operation says %s by event number %d", movement(t), t.EventNo, movement(o), o.EventNo)
+		f.Kind, f.Detail = NoOperation, fmt.Sprintf("transfer %s; its operation says %s by %s", a.movement(t), a.movement(o), cmp.Or(by, fmt.Sprintf("an event that is not there, number %d", o.EventNo)))
 		a.report.add(f)
 	}
 }
 
 // movement says a transfer in words.
-func movement(e ledger.Entry) string {
-	return fmt.Sprintf("%d %s from %s to %s", e.Amount, e.Asset, e.Debit, e.Credit)
+func (a *auditor) movement(e ledger.Entry) string {
+	return fmt.Sprintf("%s from %s to %s", a.amount(e.Amount, e.Asset), e.Debit, e.Credit)
 }
 
 // operations checks that every operation has exactly one transfer that stands, or
@@ -137,7 +140,10 @@ func (a *auditor) operations(ctx context.Context) error {
 func (a *auditor) untransferred(ctx context.Context, after, upTo string) error {
 	found, err := a.Pool.Query(ctx, `
 		SELECT o.key, o.event_no, o.asset, count(t.event_no) - 2 * count(t.reverses),
-		       CASE WHEN o.kind IN ('hold', 'void') OR o.unmoved = o.amount THEN 0 ELSE 1 END
+		       CASE WHEN o.kind IN ('hold', 'void') OR o.unmoved = o.amount THEN 0 ELSE 1 END,
+		       COALESCE((SELECT e.source FROM events e WHERE e.no = o.event_no), ''),
+		       COALESCE((SELECT e.event_id FROM events e WHERE e.no = o.event_no), ''),
+		       COALESCE((SELECT e.variant FROM events e WHERE e.no = o.event_no), '')
 		FROM operations o
 		LEFT JOIN transfers t ON t.event_no = o.event_no AND t.operation = o.key
 		WHERE o.key > $1 AND o.key <= $2
@@ -151,20 +157,24 @@ func (a *auditor) untransferred(ctx context.Context, after, upTo string) error {
 		return fmt.Errorf("compare operations: %w", err)
 	}
 	var no int64
-	var key, asset string
+	var key, asset, source, id, variant string
 	var n, expected int
-	_, err = pgx.ForEachRow(found, []any{&key, &no, &asset, &n, &expected}, func() error {
+	_, err = pgx.ForEachRow(found, []any{&key, &no, &asset, &n, &expected, &source, &id, &variant}, func() error {
 		number := no
 		if n == expected {
 			a.report.add(Finding{
-				Kind: HoldDiffers, Operation: key, Asset: asset, EventNo: &number,
-				Detail: fmt.Sprintf("the hold that this operation of event number %d opens or is about is not there", no),
+				Kind: HoldDiffers, Source: source, EventID: id, Variant: variant, Operation: key, Asset: asset, EventNo: &number,
+				Detail: "the hold that this operation opens or is about is not there",
 			})
 			return nil
 		}
+		stray := ""
+		if source == "" {
+			stray = fmt.Sprintf("; the event, number %d, is not there", no)
+		}
 		a.report.add(Finding{
-			Kind: NoTransfer, Operation: key, Asset: asset, EventNo: &number,
-			Detail: fmt.Sprintf("event number %d has %d standing transfers for this operation, not %d", no, n, expected),
+			Kind: NoTransfer, Source: source, EventID: id, Variant: variant, Operation: key, Asset: asset, EventNo: &number,
+			Detail: fmt.Sprintf("its event has %d standing transfers for this operation, not %d%s", n, expected, stray),
 		})
 		return nil
 	})
@@ -198,10 +208,14 @@ func (a *auditor) refunds(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		assets, err := a.assetsOf(ctx, slices.Collect(maps.Keys(over)))
+		if err != nil {
+			return err
+		}
 		for _, key := range slices.Sorted(maps.Keys(over)) {
 			a.report.add(Finding{
-				Kind: OverRefunded, Operation: key,
-				Detail: fmt.Sprintf("%d (minor units) are given back of this operation, which is less, in another asset or not there", over[key]),
+				Kind: OverRefunded, Operation: key, Asset: assets[key],
+				Detail: fmt.Sprintf("%s are given back of this operation, which is less, in another asset or not there", a.amount(over[key], assets[key])),
 			})
 		}
 		if err := a.totalsTold(ctx, keys); err != nil {
@@ -217,11 +231,20 @@ func (a *auditor) totalsTold(ctx context.Context, keys []string) error {
 	if err != nil {
 		return err
 	}
+	named := make([]string, len(wrong))
+	for i, t := range wrong {
+		named[i] = t.Operation
+	}
+	assets, err := a.assetsOf(ctx, named)
+	if err != nil {
+		return err
+	}
 	for _, t := range wrong {
+		asset := assets[t.Operation]
 		a.report.add(Finding{
-			Kind: RefundsDiffer, Operation: t.Operation,
-			Detail: fmt.Sprintf("the refunds of this operation, less %d that were undone, add up to %d and have moved %d; the highest total told is %d, and %d is kept of it (minor units)",
-				t.Undone, t.Items, t.Moved, t.Highest, t.Seen),
+			Kind: RefundsDiffer, Operation: t.Operation, Asset: asset,
+			Detail: fmt.Sprintf("the refunds of this operation, less %s that were undone, add up to %s and have moved %s; the highest total told is %s, and %s is kept of it",
+				a.amount(t.Undone, asset), a.amount(t.Items, asset), a.amount(t.Moved, asset), a.amount(t.Highest, asset), a.amount(t.Seen, asset)),
 		})
 	}
 	return nil
@@ -306,9 +329,10 @@ func (a *auditor) compareBalances(ctx context.Context, moved string, args ...any
 	var debited, credited string
 	_, err = pgx.ForEachRow(found, []any{&f.Account, &f.Asset, &exists, &debits, &credits, &debited, &credited}, func() error {
 		f.Kind = BalanceDiffers
-		f.Detail = fmt.Sprintf("the account says debits %d, credits %d; its transfers add up to debits %s, credits %s (minor units)", debits, credits, debited, credited)
+		f.Detail = fmt.Sprintf("the account says debits %s, credits %s; its transfers add up to debits %s, credits %s",
+			a.amount(debits, f.Asset), a.amount(credits, f.Asset), a.sum(debited, f.Asset), a.sum(credited, f.Asset))
 		if !exists {
-			f.Detail = fmt.Sprintf("the account is not there; its transfers add up to debits %s, credits %s (minor units)", debited, credited)
+			f.Detail = fmt.Sprintf("the account is not there; its transfers add up to debits %s, credits %s", a.sum(debited, f.Asset), a.sum(credited, f.Asset))
 		}
 		a.report.add(f)
 		return nil
@@ -321,10 +345,6 @@ func (a *auditor) compareBalances(ctx context.Context, moved string, args ...any
 
 // totals checks that debits equal credits in every asset.
 func (a *auditor) totals(ctx context.Context) error {
-	known, err := ledger.DeclaredAssets(ctx, a.Pool)
-	if err != nil {
-		return err
-	}
 	found, err := a.Pool.Query(ctx, `
 		SELECT asset, count(*), sum(debits_posted)::text, sum(credits_posted)::text
 		FROM accounts
@@ -335,14 +355,14 @@ func (a *auditor) totals(ctx context.Context) error {
 	}
 	var t AssetTotal
 	_, err = pgx.ForEachRow(found, []any{&t.Asset, &t.Accounts, (*string)(&t.Debits), (*string)(&t.Credits)}, func() error {
-		asset, _ := known.Lookup(t.Asset)
+		asset, _ := a.assets.Lookup(t.Asset)
 		t.Exponent = asset.Exponent
 		a.report.Books.Assets = append(a.report.Books.Assets, t)
 		a.report.Books.Accounts += t.Accounts
 		if t.Debits != t.Credits {
 			a.report.add(Finding{
 				Kind: TotalDiffers, Asset: t.Asset,
-				Detail: fmt.Sprintf("debits %s and credits %s of all accounts differ (minor units)", t.Debits, t.Credits),
+				Detail: fmt.Sprintf("debits %s and credits %s of all accounts differ", a.sum(t.Debits.String(), t.Asset), a.sum(t.Credits.String(), t.Asset)),
 			})
 		}
 		return nil

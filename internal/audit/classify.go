@@ -92,7 +92,7 @@ func (a *auditor) owns(row *dedupe.Row, m *message) bool {
 func (a *auditor) explain(row *dedupe.Row, m *message) class {
 	owner := a.owns(row, m)
 	if owner && row.BodyHash != m.hash && row.Terminal() { // one that waits may wait for another form of what it was
-		return class{problem: OtherContent, owner: true, detail: fmt.Sprintf("event number %d was decided by this message, with another body", row.No)}
+		return class{problem: OtherContent, owner: true, detail: "the event was decided by this message, with another body"}
 	}
 	switch {
 	case !row.Terminal():
@@ -114,7 +114,7 @@ func (a *auditor) explain(row *dedupe.Row, m *message) class {
 func undecided(row *dedupe.Row) class {
 	return class{
 		problem: Undecided, row: row,
-		detail: fmt.Sprintf("event number %d is still %s, although the message was answered", row.No, row.State),
+		detail: fmt.Sprintf("the event is still %s, although the message was answered", row.State),
 	}
 }
 
@@ -178,7 +178,7 @@ func (a *auditor) otherBytes(ctx context.Context, m *message, row *dedupe.Row) (
 		}
 	}
 	return class{problem: OtherContent, detail: fmt.Sprintf(
-		"event number %d (message %d) is %s under this id with another meaning; this message has no outcome of its own", row.No, row.Seq, row.State)}, nil
+		"what stands under this id (message %d) is %s, with another meaning; this message has no outcome of its own", row.Seq, row.State)}, nil
 }
 
 // sameMeaning compares as the worker does: where the rules have changed since,

@@ -77,7 +77,7 @@ func TestDamageIsFound(t *testing.T) {
 			about: func(t *testing.T, r *audit.Report) {
 				require.Equal(t, "purse:a", r.Findings[0].Account)
 				require.Equal(t, "EUR", r.Findings[0].Asset)
-				require.Contains(t, r.Findings[0].Detail, "credits 501; its transfers add up to debits 0, credits 500")
+				require.Contains(t, r.Findings[0].Detail, "credits 5.01 EUR; its transfers add up to debits 0.00 EUR, credits 5.00 EUR")
 			},
 		},
 		{

@@ -73,16 +73,16 @@ func (a *auditor) compareHolds(ctx context.Context, after, upTo string) error {
 			a.report.add(Finding{Kind: HoldDiffers, Operation: key, Asset: asset, Detail: fmt.Sprintf(format, args...)})
 		}
 		if stray {
-			add("the hold of %d (minor units) is not what its operation says, or has none", amount)
+			add("the hold of %s is not what its operation says, or has none", a.amount(amount, asset))
 		}
 		if misended {
 			add("the hold is %q, and the operations about it do not say so", closed)
 		}
 		if captured != taken {
-			add("the hold says captured %d; the captures of it add up to %d (minor units)", captured, taken)
+			add("the hold says captured %s; the captures of it add up to %s", a.amount(captured, asset), a.amount(taken, asset))
 		}
 		if covered > amount {
-			add("captures took %d (minor units) out of this hold, which was %d", covered, amount)
+			add("captures took %s out of this hold, which was %s", a.amount(covered, asset), a.amount(amount, asset))
 		}
 		return nil
 	})
@@ -96,8 +96,10 @@ func (a *auditor) compareHolds(ctx context.Context, after, upTo string) error {
 // problem of the ledger, but something that a person should know of.
 func (a *auditor) facts(ctx context.Context) error {
 	found, err := a.Pool.Query(ctx, `
-		SELECT count(*) OVER (), t.event_no, t.operation, t.asset, t.amount, t.uncovered
+		SELECT count(*) OVER (), t.event_no, COALESCE(e.source, ''), COALESCE(e.event_id, ''), COALESCE(e.variant, ''),
+		       t.operation, t.asset, t.amount, t.uncovered
 		FROM transfers t
+		LEFT JOIN events e ON e.no = t.event_no
 		WHERE t.uncovered IS NOT NULL
 		ORDER BY t.event_no, t.n
 		LIMIT $1`, maxFacts)
@@ -105,7 +107,9 @@ func (a *auditor) facts(ctx context.Context) error {
 		return fmt.Errorf("list uncovered captures: %w", err)
 	}
 	var f UncoveredCapture
-	_, err = pgx.ForEachRow(found, []any{&a.report.Books.Uncovered, &f.EventNo, &f.Operation, &f.Asset, &f.Amount, &f.Uncovered}, func() error {
+	_, err = pgx.ForEachRow(found, []any{&a.report.Books.Uncovered, &f.EventNo, &f.Source, &f.EventID, &f.Variant, &f.Operation, &f.Asset, &f.Amount, &f.Uncovered}, func() error {
+		asset, _ := a.assets.Lookup(f.Asset)
+		f.Exponent = asset.Exponent
 		a.report.Books.Facts = append(a.report.Books.Facts, f)
 		return nil
 	})
@@ -146,7 +150,8 @@ func (a *auditor) comparePending(ctx context.Context, name, asset, lastName, las
 	var heldDebits, heldCredits string
 	_, err = pgx.ForEachRow(found, []any{&f.Account, &f.Asset, &debits, &credits, &heldDebits, &heldCredits}, func() error {
 		f.Kind = PendingDiffers
-		f.Detail = fmt.Sprintf("the account says pending debits %d, credits %d; its holds add up to debits %s, credits %s (minor units)", debits, credits, heldDebits, heldCredits)
+		f.Detail = fmt.Sprintf("the account says pending debits %s, credits %s; its holds add up to debits %s, credits %s",
+			a.amount(debits, f.Asset), a.amount(credits, f.Asset), a.sum(heldDebits, f.Asset), a.sum(heldCredits, f.Asset))
 		a.report.add(f)
 		return nil
 	})

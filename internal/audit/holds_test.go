@@ -48,7 +48,8 @@ func TestDamageOfHoldsIsFound(t *testing.T) {
 	var table strings.Builder
 	require.NoError(t, s.audit().WriteTable(&table))
 	require.Contains(t, table.String(), "Holds: 4; captures that no hold covered: 2\n")
-	require.Contains(t, table.String(), ": 7 EUR of 7 (minor units)\n")
+	require.Contains(t, table.String(), "  event evt_c2 of shop: 0.05 EUR of 0.05 (shop/capture/evt_c2)\n")
+	require.Contains(t, table.String(), "  event evt_c4 of shop: 0.07 EUR of 0.07 (shop/capture/evt_c4)\n")
 
 	h1, h2, h3, h4 := key("hold", "h1"), key("hold", "h2"), key("hold", "h3"), key("hold", "h4")
 	for _, c := range []struct {

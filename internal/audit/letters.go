@@ -84,7 +84,7 @@ func (a *auditor) letter(ctx context.Context, numbers []int64) error {
 		finding := Finding{Source: row.Source, EventID: row.ID, Variant: row.Variant, EventNo: &no}
 		if row.DLQSeq == 0 {
 			finding.Kind, finding.Detail = LetterMissing, fmt.Sprintf(
-				"event number %d failed (%s) at %s and has no dead letter yet", no, row.Reason, row.Decided.UTC().Format("2006-01-02 15:04:05Z"))
+				"the event failed (%s) at %s and has no dead letter yet", row.Reason, row.Decided.UTC().Format("2006-01-02 15:04:05Z"))
 			a.missing(finding, row)
 			continue
 		}
@@ -92,13 +92,13 @@ func (a *auditor) letter(ctx context.Context, numbers []int64) error {
 		switch {
 		case errors.Is(err, dlq.ErrNotFound), errors.Is(err, jetstream.ErrStreamNotFound):
 			finding.Kind, finding.Detail = LetterGone, fmt.Sprintf(
-				"event number %d is parked (%s) as dead letter %d, which is not in the stream", no, row.Reason, row.DLQSeq)
+				"the event is parked (%s) as dead letter %d, which is not in the stream", row.Reason, row.DLQSeq)
 			a.missing(finding, row)
 		case err != nil:
 			return err
 		case l.Source != row.Source || l.EventID != row.ID || l.Variant != row.Variant:
 			finding.Kind, finding.Detail = LetterGone, fmt.Sprintf(
-				"event number %d is parked (%s) as dead letter %d, which is that of event %s of %s", no, row.Reason, row.DLQSeq, l.EventID, l.Source)
+				"the event is parked (%s) as dead letter %d, which is that of event %s of %s", row.Reason, row.DLQSeq, l.EventID, l.Source)
 			a.missing(finding, row)
 		}
 	}

@@ -77,9 +77,13 @@ type Books struct {
 
 // UncoveredCapture is a capture that was posted as a fact; amounts are minor units.
 type UncoveredCapture struct {
+	Source    string `json:"source"`
+	EventID   string `json:"event_id"`
+	Variant   string `json:"variant,omitempty"`
 	EventNo   int64  `json:"event_no"`
 	Operation string `json:"operation"`
 	Asset     string `json:"asset"`
+	Exponent  int    `json:"exponent"`
 	Amount    int64  `json:"amount_minor"`
 	// Uncovered is the part of Amount that no hold covered.
 	Uncovered int64 `json:"uncovered_minor"`

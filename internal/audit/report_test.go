@@ -38,7 +38,7 @@ func sample() *audit.Report {
 			{Kind: audit.Lost, Seq: 17, Source: "shop", EventID: "evt_\x1b[31m", Detail: "no event has this id, although the message was answered"},
 			{
 				Kind: audit.NoOperation, Source: "shop", EventID: "evt_2", Variant: "conflict:ab", EventNo: &no,
-				Account: "purse:a", Asset: "EUR", Operation: "4:shop,", Detail: "transfer 5 EUR from a to b of event number 42 has no operation",
+				Account: "purse:a", Asset: "EUR", Operation: "4:shop,", Detail: "transfer 0.05 EUR from a to b has no operation",
 			},
 		},
 	}

@@ -128,7 +128,7 @@ func (a *auditor) strangers(ctx context.Context, numbers []int64) error {
 				return err
 			}
 			if !gone {
-				finding.Detail = fmt.Sprintf("event number %d names message %d, which is not in the stream", no, row.Seq)
+				finding.Detail = fmt.Sprintf("the event names message %d, which is not in the stream", row.Seq)
 				a.report.add(finding)
 			}
 		case err != nil:
@@ -136,7 +136,7 @@ func (a *auditor) strangers(ctx context.Context, numbers []int64) error {
 		case raw.Time.After(row.Decided) && row.Decided.Before(a.wentBack): // the restored stream has used the sequence again
 		default:
 			if m := a.decode(raw); m.key.Source != row.Source || m.key.ID != row.ID || m.hash != row.BodyHash {
-				finding.Detail = fmt.Sprintf("event number %d names message %d, which is event %s of %s with other bytes", no, row.Seq, m.key.ID, m.key.Source)
+				finding.Detail = fmt.Sprintf("the event names message %d, which is event %s of %s with other bytes", row.Seq, m.key.ID, m.key.Source)
 				a.report.add(finding)
 			}
 		}
@@ -220,7 +220,7 @@ func (a *auditor) posted(ctx context.Context, scope string, args ...any) error {
 		number := no
 		a.report.add(Finding{
 			Kind: NothingPosted, Source: f.Source, EventID: f.EventID, Variant: f.Variant, EventNo: &number,
-			Detail: fmt.Sprintf("event number %d is applied and has no transfer", no),
+			Detail: "the event is applied and has no transfer",
 		})
 		return nil
 	})

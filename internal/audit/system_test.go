@@ -175,6 +175,15 @@ func (s *system) auditAfter(grace time.Duration) *audit.Report {
 	sum := report.Sum
 	require.Equal(s.t, sum.Messages, sum.Applied+sum.Ignored+sum.DuplicateOperation+sum.Duplicates+
 		sum.Parked+sum.Discarded+sum.Redriven+sum.InFlight+sum.Unaccounted, "the terms add up")
+	for _, f := range report.Findings { // commands take events by source and id
+		require.NotContains(s.t, f.Detail, "event number")
+		if f.Asset != "" {
+			require.NotContains(s.t, f.Detail, "minor units")
+		}
+		if f.EventNo != nil && f.Source == "" && f.Kind != audit.NoOperation { // it comes with a NoEvent
+			require.Contains(s.t, f.Detail, "is not there")
+		}
+	}
 	return report
 }
 

@@ -75,7 +75,8 @@ func (r *Report) writeBooks(b *strings.Builder) {
 			fmt.Fprintf(b, "  … and %d more; --json lists up to %d\n", r.Books.Uncovered-shownFindings, maxFacts)
 			break
 		}
-		fmt.Fprintf(b, "  %s of event number %d: %d %s of %d (minor units)\n", printable(ledger.FormatKey(f.Operation)), f.EventNo, f.Uncovered, f.Asset, f.Amount)
+		fmt.Fprintf(b, "  event %s of %s: %s %s of %s (%s)\n", printable(f.EventID), printable(f.Source), ledger.FormatMinor(f.Uncovered, f.Exponent), f.Asset,
+			ledger.FormatMinor(f.Amount, f.Exponent), printable(ledger.FormatKey(f.Operation)))
 	}
 	if len(r.Books.Assets) == 0 {
 		return

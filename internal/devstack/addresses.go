@@ -19,6 +19,9 @@ type Addresses struct {
 	RedisURL       string `json:"redis_url"`
 	// ReceiverURL is set by whoever runs a receiver on the stack.
 	ReceiverURL string `json:"receiver_url,omitempty"`
+	// Config is the configuration that whoever runs programs on the stack gave them,
+	// absolute.
+	Config string `json:"config,omitempty"`
 }
 
 // ReadAddresses reads the addresses of the stack that runs in dir.

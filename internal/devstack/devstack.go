@@ -112,7 +112,7 @@ func (s *Stack) Dir() string { return s.dir }
 func (s *Stack) Keep() { s.temporary = false }
 
 // WriteAddresses writes the addresses to stack.json in Dir, where ReadAddresses
-// finds them; call it after setting ReceiverURL. Only the owner may read it, as
+// finds them; call it after setting ReceiverURL and Config. Only the owner may read it, as
 // it holds passwords.
 func (s *Stack) WriteAddresses() error { return s.Addresses.write(s.dir) }
 

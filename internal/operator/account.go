@@ -105,6 +105,9 @@ func ListAccounts(ctx context.Context, s *Session, prefix, asset, state string) 
 		return err
 	}
 	defer pool.Close()
+	if asset, err = knownAsset(ctx, pool, asset); err != nil {
+		return err
+	}
 	filter := ledger.AccountFilter{Prefix: prefix, Asset: asset, State: ledger.State(state), Limit: accountsPage}
 	for {
 		page, err := ledger.Accounts(ctx, pool, filter)

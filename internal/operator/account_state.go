@@ -48,6 +48,7 @@ func OpenAccount(ctx context.Context, s *Session, m AccountChange) error {
 	if err := rules.CheckAccount(m.Account); err != nil {
 		return exit.Usagef("%w", err)
 	}
+	m.Asset = assetCode(m.Asset)
 	if m.Asset == "" {
 		return exit.Usagef("say in which asset with --asset")
 	}
@@ -61,12 +62,8 @@ func OpenAccount(ctx context.Context, s *Session, m AccountChange) error {
 	}
 	limit, _ := declared.Limit(m.Account)
 	return s.changeAccount(ctx, m, dedupe.VerbOpenAccount, "opened", func(ctx context.Context, tx pgx.Tx) ([]*ledger.Account, error) {
-		assets, err := ledger.DeclaredAssets(ctx, tx)
-		if err != nil {
+		if _, err := knownAsset(ctx, tx, m.Asset); err != nil {
 			return nil, err
-		}
-		if _, ok := assets.Lookup(m.Asset); !ok {
-			return nil, exit.Usagef("asset %s is neither an ISO 4217 code nor one that the ledger knows; a worker that starts with it under assets: makes it known", m.Asset)
 		}
 		a, err := ledger.OpenAccount(ctx, tx, m.Account, m.Asset, &limit, m.Metadata)
 		return []*ledger.Account{a}, err
@@ -94,7 +91,7 @@ func (s *Session) changeState(ctx context.Context, m AccountChange, verb dedupe.
 		return exit.Usagef("it needs --note: why is the account %s?", done)
 	}
 	return s.changeAccount(ctx, m, verb, done, func(ctx context.Context, tx pgx.Tx) ([]*ledger.Account, error) {
-		return ledger.SetState(ctx, tx, m.Account, m.Asset, to)
+		return ledger.SetState(ctx, tx, m.Account, assetCode(m.Asset), to)
 	})
 }
 
@@ -104,7 +101,7 @@ func SetAccount(ctx context.Context, s *Session, m AccountChange) error {
 		return exit.Usagef("say what to set, as in owner=Ada; owner= removes it")
 	}
 	return s.changeAccount(ctx, m, dedupe.VerbSetAccount, "set", func(ctx context.Context, tx pgx.Tx) ([]*ledger.Account, error) {
-		return ledger.SetMetadata(ctx, tx, m.Account, m.Asset, m.Metadata)
+		return ledger.SetMetadata(ctx, tx, m.Account, assetCode(m.Asset), m.Metadata)
 	})
 }
 

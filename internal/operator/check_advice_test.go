@@ -50,7 +50,7 @@ func TestAdviceForADuplicateOfWhatDiffers(t *testing.T) {
 	}, sum.Groups)
 	out := s.advised()
 	require.Regexp(t, `(?m)evt_again .*; operation_conflict: event evt_paid of shop has shop/payment/p1$`, out)
-	require.Regexp(t, `(?m)^1 +would_post +shop +nothing with this event: .* event correct that one if it is listed`, out)
+	require.Regexp(t, `(?m)^1 +would_post +shop +operation_conflict +nothing with this event: .* event correct that one if it is listed`, out)
 	require.NotContains(t, out, "event reopen")
 
 	s.all(operator.ReopenEvents)
@@ -66,7 +66,7 @@ func TestAdviceForAnAccountThatIsNotOpen(t *testing.T) {
 	s.rules(`event.type == "paid"`, `event.type == "bought"`)
 	s.decide(payment("evt_paid", "p1", "500", "EUR"))
 	s.rules("accounts:", "accounts_policy: explicit\naccounts:")
-	require.Regexp(t, `(?m)^1 +would_post +shop +first onceledger account open, then event reopen`, s.advised())
+	require.Regexp(t, `(?m)^1 +would_post +shop +account_unknown +first onceledger account open, then event reopen`, s.advised())
 	require.Contains(t, s.advised(), "; account_unknown: shop:due in EUR\n")
 
 	s.reopen("evt_paid")
@@ -90,6 +90,6 @@ func TestAdviceForAMissingParent(t *testing.T) {
           - {refunds: 'op("charge", body.payment)', debit: body.from, credit: body.to, amount: body.amount, asset: body.asset, operation: 'op("refund", body.id)'}
 `)
 	out := s.advised()
-	require.Regexp(t, `(?m)^1 +would_post +shop +first let what it is about be posted, then event reopen`, out)
+	require.Regexp(t, `(?m)^1 +would_post +shop +missing_parent +first let what it is about be posted, then event reopen`, out)
 	require.Contains(t, out, "; missing_parent: shop/charge/evt_refund\n")
 }

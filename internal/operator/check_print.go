@@ -55,13 +55,7 @@ func (c *comparison) event(d *review.Difference) DifferingEvent {
 	e := DifferingEvent{
 		Kind: string(d.Kind), Seq: d.Seq, Stored: d.Stored.UTC(), Source: d.Row.Source, EventID: d.Row.ID, Type: d.Row.Type, Number: d.Row.No,
 		State: string(d.Row.State), Outcome: string(d.Row.Outcome), Reason: d.Row.Reason, Stands: []Movement{},
-		Would: Would{Do: "post", Transfers: []Movement{}}, Uncorrectable: d.Uncorrectable,
-	}
-	if d.Refused.Reason != "" {
-		e.Refused = &Refused{Reason: string(d.Refused.Reason), Operation: d.Refused.Operation, Account: d.Refused.Account, Asset: d.Refused.Asset}
-		if by := d.Refused.Holder; by != nil {
-			e.Refused.Source, e.Refused.EventID = by.Source, by.ID
-		}
+		Would: Would{Do: "post", Transfers: []Movement{}}, Uncorrectable: d.Uncorrectable, Refused: refusedOf(d),
 	}
 	for _, t := range d.Standing {
 		e.Stands = append(e.Stands, movement(t.Transfer, c.exponent(t.Asset)))
@@ -211,9 +205,9 @@ func (c *comparison) print(check *StreamCheck) error {
 			return err
 		}
 		fmt.Fprintln(out)
-		t := newTable(out, "EVENTS", "KIND", "SOURCE", "WHAT TO DO")
+		t := newTable(out, "EVENTS", "KIND", "SOURCE", "REFUSED", "WHAT TO DO")
 		for _, g := range check.Groups {
-			t.row(fmt.Sprint(g.Events), g.Kind, g.Source, g.whatToDo())
+			t.row(fmt.Sprint(g.Events), g.Kind, g.Source, cmp.Or(g.Refused, "-"), g.whatToDo())
 		}
 		if err := t.flush(); err != nil {
 			return err

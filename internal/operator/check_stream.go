@@ -40,7 +40,8 @@ type DifferingEvent struct {
 type Refused struct {
 	// Reason is operation_conflict: Operation was posted otherwise by EventID of
 	// Source; missing_parent: Operation is not posted; account_unknown or
-	// account_closed: of Account in Asset.
+	// account_closed: of Account in Asset. Of an event to be opened again it may be
+	// duplicate_operation, too: EventID of Source has posted Operation.
 	Reason    string `json:"reason"`
 	Operation string `json:"operation,omitempty"`
 	Source    string `json:"source,omitempty"`
@@ -106,6 +107,9 @@ func CheckAgainstStream(ctx context.Context, s *Session, path string, filter rev
 	}
 	defer pool.Close()
 	defer conn.Close()
+	if err := checkSource(ctx, filter.Source, cat.Config.Sources, pool, conn.JS); err != nil {
+		return err
+	}
 	assets, err := ledger.DeclaredAssets(ctx, pool)
 	if err != nil {
 		return err

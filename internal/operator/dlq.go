@@ -11,6 +11,7 @@ import (
 
 	"github.com/onceledger/onceledger/internal/letters"
 	"github.com/onceledger/onceledger/internal/stream"
+	"github.com/onceledger/onceledger/pkg/dlq"
 )
 
 // Letter is a dead letter. Its JSON names are part of the public interface.
@@ -57,14 +58,22 @@ func letterOf(l letters.Lying) Letter {
 	return out
 }
 
-// letterStore opens both systems for as long as f runs.
-func (s *Session) letterStore(ctx context.Context, f func(letters.Store) error) error {
+// letterStore opens both systems for as long as f runs, unless a source is named that
+// is none.
+func (s *Session) letterStore(ctx context.Context, source string, f func(letters.Store) error) error {
+	cfg, err := s.settings()
+	if err != nil {
+		return err
+	}
 	pool, conn, err := s.both(ctx)
 	if err != nil {
 		return err
 	}
 	defer pool.Close()
 	defer conn.Close()
+	if err := checkSource(ctx, source, cfg.Sources, pool, conn.JS); err != nil {
+		return err
+	}
 	return noStream(f(letters.Store{Pool: pool, JS: conn.JS}))
 }
 
@@ -88,4 +97,23 @@ func noStream(err error) error {
 		return fmt.Errorf("%w; run `onceledger migrate` first", err)
 	}
 	return err
+}
+
+// letterAt reads one letter. Where there is none it says whether there ever was one.
+func letterAt(ctx context.Context, js jetstream.JetStream, seq uint64) (*dlq.Letter, error) {
+	l, err := dlq.Get(ctx, js, seq)
+	if !errors.Is(err, dlq.ErrNotFound) {
+		return l, err
+	}
+	letters, failed := js.Stream(ctx, stream.DLQ)
+	if failed != nil {
+		return nil, errors.Join(err, failed)
+	}
+	switch last := letters.CachedInfo().State.LastSeq; {
+	case last == 0:
+		return nil, fmt.Errorf("%w; there has been no dead letter yet", err)
+	case seq > last:
+		return nil, fmt.Errorf("%w; there never was one: the newest was %d; see: onceledger dlq list", err, last)
+	}
+	return nil, fmt.Errorf("%w; its event was sent again, decided or discarded since: see onceledger event show", err)
 }

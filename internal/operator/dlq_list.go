@@ -17,7 +17,7 @@ func ListLetters(ctx context.Context, s *Session, q LetterQuery) error {
 	}
 	table := newTable(s.Out, "DLQ SEQ", "PARKED", "REASON", "SOURCE", "EVENT", "TYPE", "ATTEMPTS", "REDRIVES", "ERROR")
 	n := 0
-	err = s.letterStore(ctx, func(store letters.Store) error {
+	err = s.letterStore(ctx, q.Source, func(store letters.Store) error {
 		return store.Each(ctx, filter, func(page []letters.Lying) error {
 			for _, l := range page {
 				if l.Standing == letters.Stale {

@@ -67,7 +67,7 @@ func (s *Session) move(ctx context.Context, m LetterMove, verb, done string, do 
 		return err
 	}
 	action := dedupe.Action{Actor: cmp.Or(m.Actor, userName(s.Env)), Note: m.Note}
-	return s.letterStore(ctx, func(store letters.Store) error {
+	return s.letterStore(ctx, m.Query.Source, func(store letters.Store) error {
 		source, err := m.source(ctx, store, filter)
 		if err != nil {
 			return err
@@ -131,9 +131,7 @@ func (m LetterMove) source(ctx context.Context, store letters.Store, filter dlq.
 	list := make([]*dlq.Letter, len(m.Seqs))
 	for i, seq := range m.Seqs {
 		var err error
-		if list[i], err = dlq.Get(ctx, store.JS, seq); errors.Is(err, dlq.ErrNotFound) {
-			return nil, fmt.Errorf("%w; its event was sent again, decided or discarded since: see onceledger event show", err)
-		} else if err != nil {
+		if list[i], err = letterAt(ctx, store.JS, seq); err != nil {
 			return nil, err
 		}
 	}

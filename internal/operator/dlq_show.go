@@ -25,7 +25,7 @@ func ShowLetter(ctx context.Context, s *Session, seq uint64, raw bool) error {
 			return err
 		}
 		defer conn.Close()
-		l, err := dlq.Get(ctx, conn.JS, seq)
+		l, err := letterAt(ctx, conn.JS, seq)
 		if err != nil {
 			return noStream(err)
 		}
@@ -34,8 +34,8 @@ func ShowLetter(ctx context.Context, s *Session, seq uint64, raw bool) error {
 		}
 		return nil
 	}
-	return s.letterStore(ctx, func(store letters.Store) error {
-		l, err := dlq.Get(ctx, store.JS, seq)
+	return s.letterStore(ctx, "", func(store letters.Store) error {
+		l, err := letterAt(ctx, store.JS, seq)
 		if err != nil {
 			return err
 		}
@@ -89,7 +89,7 @@ func (l *Letter) print(s *Session, body string) error {
 	for _, name := range slices.Sorted(maps.Keys(l.Header)) {
 		fmt.Fprintf(s.Out, "  %s: %s\n", printable(name), printable(strings.Join(l.Header[name], ", ")))
 	}
-	fmt.Fprintf(s.Out, "\nbody, %d bytes, sha256 %s (exact bytes: onceledger dlq show %d --raw)\n", l.Size, l.BodyHash, l.Seq)
+	fmt.Fprintf(s.Out, "\nbody, %d bytes, sha256 %s (exact bytes: %s dlq show %d --raw%s)\n", l.Size, l.BodyHash, s.command(), l.Seq, s.where())
 	if !utf8.ValidString(body) {
 		fmt.Fprint(s.Out, hex.Dump([]byte(body)))
 		return nil

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/onceledger/onceledger/internal/catalog"
+	"github.com/onceledger/onceledger/internal/devstack"
 	"github.com/onceledger/onceledger/internal/exit"
 	"github.com/onceledger/onceledger/internal/operator"
 	"github.com/onceledger/onceledger/internal/stream"
@@ -261,6 +263,41 @@ func TestMoveNone(t *testing.T) {
 		require.Equal(t, json, out == "")
 	}
 	require.Empty(t, s.list(operator.LetterQuery{}))
+
+	// A letter that never was is told from one that is gone.
+	one := func(seq uint64) []error {
+		_, shown := s.run(false, func(ctx context.Context, o *operator.Session) error { return operator.ShowLetter(ctx, o, seq, false) })
+		_, redriven := s.redrive(operator.LetterMove{Seqs: []uint64{seq}, Rate: 1})
+		_, corrected := s.run(false, func(ctx context.Context, o *operator.Session) error {
+			return operator.CorrectByLetters(ctx, o, operator.LetterMove{Seqs: []uint64{seq}, DryRun: true}, false)
+		})
+		return []error{shown, redriven, corrected}
+	}
+	for _, err := range one(999) {
+		require.ErrorContains(t, err, "there has been no dead letter yet")
+	}
+	s.rules("amount: body.amount", "amount: body.total")
+	s.decide(payment("evt_1", "p1", "1999", "EUR"))
+	dir := t.TempDir()
+	addresses, err := json.Marshal(devstack.Addresses{DatabaseURL: s.env["DATABASE_URL"]})
+	require.NoError(t, err)
+	writeFile(t, filepath.Join(dir, "stack.json"), string(addresses))
+	out, err := s.run(false, func(ctx context.Context, o *operator.Session) error {
+		o.Data = dir
+		return operator.ShowEvent(ctx, o, "shop", "evt_1")
+	})
+	require.NoError(t, err)
+	require.Contains(t, out, "see: onceledger dlq show 1 --data "+dir, "what can be pasted")
+	moved, err := s.discard(operator.LetterMove{Seqs: []uint64{1}, Rate: 1, Note: "n"})
+	require.NoError(t, err)
+	require.Equal(t, "discarded", moved[0].Result)
+	for _, err := range one(999) {
+		require.ErrorIs(t, err, dlq.ErrNotFound)
+		require.ErrorContains(t, err, "there never was one: the newest was 1")
+	}
+	for _, err := range one(1) {
+		require.ErrorContains(t, err, "its event was sent again, decided or discarded since")
+	}
 }
 
 // many is enough for several pages of everything.

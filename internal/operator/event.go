@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -111,21 +112,33 @@ type Transfer struct {
 	N        int16  `json:"n"`
 	Reverses *int16 `json:"reverses,omitempty"`
 	Reversed bool   `json:"reversed,omitempty"`
+	// Captures is the operation of the hold that a capture is of, and Refunds that of
+	// the payment that a refund gives back.
+	Captures string `json:"captures,omitempty"`
+	Refunds  string `json:"refunds,omitempty"`
 	// Uncovered is the part of a capture that no hold covered: it was posted as a fact.
 	Uncovered int64 `json:"uncovered_minor,omitempty"`
 }
 
-// remark says that a transfer does not count alone, or that a person should know.
+// remark says what a transfer is about, that it does not count alone, or what a person
+// should know.
 func (t *Transfer) remark() string {
+	var said []string
+	switch {
+	case t.Captures != "":
+		said = append(said, "captures "+ledger.FormatKey(t.Captures))
+	case t.Refunds != "":
+		said = append(said, "refunds "+ledger.FormatKey(t.Refunds))
+	}
 	switch {
 	case t.Uncovered > 0:
-		return ledger.FormatMinor(t.Uncovered, t.Exponent) + " not covered by a hold"
+		said = append(said, ledger.FormatMinor(t.Uncovered, t.Exponent)+" not covered by a hold")
 	case t.Reverses != nil:
-		return "reversal"
+		said = append(said, "reversal")
 	case t.Reversed:
-		return "reversed"
+		said = append(said, "reversed")
 	}
-	return ""
+	return strings.Join(said, ", ")
 }
 
 // ShowEvent prints everything that is known under one event id.
@@ -194,18 +207,41 @@ func describe(ctx context.Context, pool *pgxpool.Pool, rows []*dedupe.Row) ([]Ev
 			return nil, err
 		}
 	}
+	about, err := aboutOf(ctx, pool, posted, told)
+	if err != nil {
+		return nil, err
+	}
 	events := make([]Event, len(rows))
 	for i, r := range rows {
 		events[i] = eventOf(r)
-		events[i].Transfers = transfersOf(posted[r.No], assets)
+		events[i].Transfers = transfersOf(posted[r.No], about, assets)
 		events[i].Holds = holdsOf(held[r.No], assets)
-		events[i].Told = toldOf(told[r.No], assets)
+		events[i].Told = toldOf(told[r.No], about, assets)
 	}
 	return events, nil
 }
 
+// aboutOf reads which holds and payments the transfers of events are about.
+func aboutOf(ctx context.Context, pool *pgxpool.Pool, posted map[int64][]*ledger.Entry, told map[int64][]ledger.Transfer) (map[string]ledger.About, error) {
+	var operations []string
+	for _, entries := range posted {
+		for _, e := range entries {
+			operations = append(operations, e.Operation)
+		}
+	}
+	for _, transfers := range told {
+		for _, t := range transfers {
+			operations = append(operations, t.Operation)
+		}
+	}
+	if len(operations) == 0 {
+		return nil, nil
+	}
+	return ledger.AboutOf(ctx, pool, operations)
+}
+
 // transfersOf describes the transfers of one event.
-func transfersOf(entries []*ledger.Entry, assets *ledger.Assets) []Transfer {
+func transfersOf(entries []*ledger.Entry, about map[string]ledger.About, assets *ledger.Assets) []Transfer {
 	standing := ledger.Standing(entries)
 	transfers := make([]Transfer, len(entries))
 	for i, e := range entries {
@@ -213,6 +249,7 @@ func transfersOf(entries []*ledger.Entry, assets *ledger.Assets) []Transfer {
 		transfers[i] = Transfer{
 			Movement: movement(e.Transfer, asset.Exponent), Posted: e.Posted.UTC(),
 			N: e.N, Reverses: e.Reverses, Reversed: e.Reverses == nil && !slices.Contains(standing, e), Uncovered: e.Uncovered,
+			Captures: about[e.Operation].Captures, Refunds: about[e.Operation].Refunds,
 		}
 	}
 	return transfers
@@ -272,7 +309,7 @@ func (e *Event) print(s *Session) error {
 	t.optional("error", e.Error)
 	t.optional("hint", e.Hint)
 	if e.DLQSeq != 0 && e.State == string(dedupe.Failed) {
-		t.row("dead letter", fmt.Sprintf("%d; see: onceledger dlq show %d", e.DLQSeq, e.DLQSeq))
+		t.row("dead letter", fmt.Sprintf("%d; see: %s dlq show %d%s", e.DLQSeq, s.command(), e.DLQSeq, s.where()))
 	}
 	t.row("attempts", fmt.Sprintf("%d failed, %d redrives", e.Attempts, e.Redrives))
 	t.row("message", fmt.Sprintf("%d of EVENTS (stream created %s)", e.Seq, when(e.Stream)))

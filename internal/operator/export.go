@@ -22,8 +22,12 @@ type Exported struct {
 	Outcome   string     `json:"outcome,omitempty"`
 	Reason    string     `json:"reason,omitempty"`
 	Transfers []Transfer `json:"transfers"`
-	Seq       uint64     `json:"seq"`
-	Decided   time.Time  `json:"decided_at"`
+	// Holds are those that it opened, as they stand, and its voids; Told its running
+	// totals, and refunds that moved less than they say.
+	Holds   []Hold    `json:"holds,omitempty"`
+	Told    []Told    `json:"told,omitempty"`
+	Seq     uint64    `json:"seq"`
+	Decided time.Time `json:"decided_at"`
 }
 
 // ExportEvents prints every event decided since a time as JSON lines, in the
@@ -50,7 +54,7 @@ func ExportEvents(ctx context.Context, s *Session, since time.Time) error {
 			err := enc.Encode(Exported{
 				Source: e.Source, ID: e.ID, Variant: e.Variant, Number: e.Number, Type: e.Type,
 				State: e.State, Outcome: e.Outcome, Reason: e.Reason,
-				Transfers: e.Transfers, Seq: e.Seq, Decided: e.Decided,
+				Transfers: e.Transfers, Holds: e.Holds, Told: e.Told, Seq: e.Seq, Decided: e.Decided,
 			})
 			if err != nil {
 				return fmt.Errorf("write events: %w", err)

@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -38,8 +39,16 @@ func TestHoldsAreShown(t *testing.T) {
 	s.golden("event_holds", func(ctx context.Context, o *operator.Session) error {
 		return operator.ShowEvent(ctx, o, "shop", "evt_deal")
 	})
-	s.golden("accounts_holds", func(ctx context.Context, o *operator.Session) error { return operator.ListAccounts(ctx, o, "", "", "") })
 	out, err := s.run(false, func(ctx context.Context, o *operator.Session) error {
+		return operator.ExportEvents(ctx, o, time.Time{})
+	})
+	require.NoError(t, err)
+	exported := lines[operator.Exported](t, out)[0]
+	require.Len(t, exported.Holds, 3, "two holds and a void")
+	require.EqualValues(t, 20, exported.Holds[0].Left)
+	require.Equal(t, "4:shop,0:,0:,4:hold,8:evt_deal,", exported.Transfers[0].Captures)
+	s.golden("accounts_holds", func(ctx context.Context, o *operator.Session) error { return operator.ListAccounts(ctx, o, "", "", "") })
+	out, err = s.run(false, func(ctx context.Context, o *operator.Session) error {
 		return operator.CheckAgainstStream(ctx, o, file, review.Filter{})
 	})
 	require.NoError(t, err, out)

@@ -96,13 +96,17 @@ func (s *Session) addresses() (*devstack.Addresses, error) {
 	return s.stack, nil
 }
 
-// ConfigPath returns the configuration file to read: the one that was named,
-// else that of the stack's folder, else onceledger.yaml here. There may be none.
+// ConfigPath returns the configuration file to read: the one that was named, else
+// that which the stack runs with, else that of its folder, else onceledger.yaml here.
+// There may be none.
 func (s *Session) ConfigPath() string {
 	if named, _ := s.Env("ONCELEDGER_CONFIG"); s.Config != "" || named != "" {
 		return cmp.Or(s.Config, named)
 	}
 	if s.Data != "" {
+		if stack, err := s.addresses(); err == nil && stack.Config != "" { // else whoever needs them says why
+			return stack.Config
+		}
 		path := filepath.Join(s.Data, config.DefaultPath)
 		if _, err := os.Stat(path); err == nil {
 			return path

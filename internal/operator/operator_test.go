@@ -236,6 +236,15 @@ func TestSessionFindsTheSystem(t *testing.T) {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "stack.json"), text, 0o600))
 		require.NoError(t, list(&operator.Session{Env: databaseAt("postgres://127.0.0.1:1/x"), Data: dir}))
 	})
+	t.Run("with the configuration that the stack runs with, unless another is named", func(t *testing.T) {
+		dir := t.TempDir()
+		writeFile(t, filepath.Join(dir, "onceledger.yaml"), "of an earlier run")
+		text, err := json.Marshal(devstack.Addresses{DatabaseURL: s.env["DATABASE_URL"], Config: s.env["ONCELEDGER_CONFIG"]})
+		require.NoError(t, err)
+		writeFile(t, filepath.Join(dir, "stack.json"), string(text))
+		require.Equal(t, s.env["ONCELEDGER_CONFIG"], (&operator.Session{Env: empty, Data: dir}).ConfigPath())
+		require.Equal(t, "c.yaml", (&operator.Session{Env: empty, Data: dir, Config: "c.yaml"}).ConfigPath())
+	})
 	t.Run("by a configuration whose secrets this shell does not know", func(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "other.yaml")
 		text := strings.Replace(configuration, "secret-of-the-shop", "${SHOP_SECRET}", 1) + "database: {url: '" + s.env["DATABASE_URL"] + "'}\n"

@@ -42,11 +42,16 @@ type RepairedEvent struct {
 	Result string `json:"result"`
 	DryRun bool   `json:"dry_run,omitempty"`
 	// Today is what today's rules make of the event: apply, ignore or park.
-	Today     string           `json:"today,omitempty"`
+	Today string `json:"today,omitempty"`
+	// Refused is why no money would come of opening it again, as the books stand; of a
+	// dry run.
+	Refused   *Refused         `json:"refused,omitempty"`
 	Reversed  []RepairMovement `json:"reversed"`
 	Posted    []RepairMovement `json:"posted"`
 	Overdrawn []string         `json:"overdrawn,omitempty"`
 	Error     string           `json:"error,omitempty"`
+
+	uncorrectable bool // it has to do with holds or running totals
 }
 
 // RepairMovement is a transfer that a repair takes back or posts, and the event
@@ -79,7 +84,7 @@ func CorrectByLetters(ctx context.Context, s *Session, named LetterMove, overdra
 	m := EventRepair{Actor: named.Actor, Note: named.Note, DryRun: named.DryRun, Overdraw: overdraw}
 	return s.repair(ctx, m, func(r repair.Repairer, a dedupe.Action) error {
 		for _, seq := range named.Seqs {
-			l, err := dlq.Get(ctx, r.JS, seq)
+			l, err := letterAt(ctx, r.JS, seq)
 			if err != nil {
 				return err
 			}
@@ -110,6 +115,9 @@ func (s *Session) repair(ctx context.Context, m EventRepair, f func(repair.Repai
 	}
 	defer pool.Close()
 	defer conn.Close()
+	if err := checkSource(ctx, m.Filter.Source, cat.Config.Sources, pool, conn.JS); err != nil {
+		return err
+	}
 	a := dedupe.Action{Actor: cmp.Or(m.Actor, userName(s.Env)), Note: m.Note}
 	return noStream(f(repair.Repairer{Pool: pool, JS: conn.JS, Catalog: cat}, a))
 }
@@ -150,9 +158,8 @@ func (s *Session) repairEvents(ctx context.Context, r repair.Repairer, m EventRe
 	if len(rows) == 0 {
 		return fmt.Errorf("event %s of source %s is not known: it was not received, or no worker has decided it yet", m.ID, m.Source)
 	}
-	return s.repairOne(ctx, r, rows[0].Key, m, func() (*repair.Done, error) {
-		return with.do(ctx, rows[0].Key, a, m.options())
-	})
+	key := rows[0].Key
+	return s.repairOne(ctx, r, key, m, func() (*repair.Done, error) { return with.do(ctx, key, a, m.options()) })
 }
 
 func (m EventRepair) options() repair.Options {
@@ -167,6 +174,11 @@ func (s *Session) repairOne(ctx context.Context, r repair.Repairer, key dedupe.K
 	}
 	done, failed := do()
 	e := repairedEvent(key, m, done, failed, assets)
+	if e.Result == "reopened" && m.DryRun {
+		if e.Refused, err = foresee(ctx, r, done); err != nil {
+			return err
+		}
+	}
 	if s.JSON {
 		return errors.Join(s.object(e), hinted(failed))
 	}
@@ -184,6 +196,7 @@ func repairedEvent(key dedupe.Key, m EventRepair, done *repair.Done, failed erro
 	}
 	if failed != nil {
 		e.Result, e.Error = "refused", failed.Error()
+		e.uncorrectable = errors.Is(failed, ledger.ErrCorrectHold) || errors.Is(failed, ledger.ErrCorrectTotal)
 		return e
 	}
 	e.Number = done.Row.No
@@ -221,6 +234,9 @@ func today(d rules.Decision) string {
 	return "apply"
 }
 
+// uncorrectableHint is where to read on about holds, captures and running totals.
+const uncorrectableHint = `docs/operations.md says under "What event correct refuses" how to book the difference`
+
 // hinted adds to a refusal what to do about it.
 func hinted(err error) error {
 	switch {
@@ -228,6 +244,8 @@ func hinted(err error) error {
 		return fmt.Errorf("%w\nnothing was done; add --overdraw to post it all the same: the account is then past its limit", err)
 	case errors.Is(err, ledger.ErrAccountFrozen):
 		return fmt.Errorf("%w\nnothing was done; unfreeze that account for as long as it takes (onceledger account unfreeze)", err)
+	case errors.Is(err, ledger.ErrCorrectHold), errors.Is(err, ledger.ErrCorrectTotal):
+		return fmt.Errorf("%w\nnothing was done; %s", err, uncorrectableHint)
 	case errors.Is(err, ledger.ErrOperationConflict):
 		return fmt.Errorf("%w\nnothing was done; correct that event first, or discard one of the two", err)
 	case errors.Is(err, dedupe.ErrState):
@@ -248,6 +266,10 @@ func (e *RepairedEvent) print(s *Session) error {
 		fmt.Fprintf(s.Out, "%s stands as today's rules have it; there is nothing to correct\n", name)
 		return nil
 	case "reopened":
+		if e.Refused != nil {
+			fmt.Fprintf(s.Out, "%s %sreopened; today's rules of %s ask for money, but none would move as the books stand%s\n", name, would, s.ConfigPath(), e.Refused.words())
+			return nil
+		}
 		fmt.Fprintf(s.Out, "%s %sreopened; today's rules of %s %s it, and a worker decides it by its own\n", name, would, s.ConfigPath(), e.Today)
 		return nil
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/onceledger/onceledger/internal/repair"
 	"github.com/onceledger/onceledger/internal/review"
@@ -145,8 +146,14 @@ func (r *repairRun) end(err error) error {
 		done += fmt.Sprintf(": %d reversed, %d posted", r.reversed, r.posted)
 	}
 	fmt.Fprintln(r.s.Out, done)
+	uncorrectable := false
 	for _, e := range r.refused {
-		fmt.Fprintf(r.s.Out, "refused: event %s of %s: %s\n", e.ID, e.Source, e.Error)
+		name := fmt.Sprintf("event %s of %s: ", e.ID, e.Source)
+		fmt.Fprintf(r.s.Out, "refused: %s%s\n", name, strings.TrimPrefix(e.Error, r.with.verb+" "+name))
+		uncorrectable = uncorrectable || e.uncorrectable
+	}
+	if uncorrectable {
+		fmt.Fprintln(r.s.Out, uncorrectableHint)
 	}
 	return errors.Join(err, r.refusals())
 }

@@ -50,6 +50,9 @@ func ReplayMessages(ctx context.Context, s *Session, r Replay) error {
 	}
 	defer pool.Close()
 	defer conn.Close()
+	if err := checkSource(ctx, r.Source, cat.Config.Sources, pool, conn.JS); err != nil {
+		return err
+	}
 	grace := cmp.Or(r.Grace, audit.DefaultGrace)
 	survey, err := audit.NewSurvey(ctx, audit.Options{JS: conn.JS, Pool: pool, Meaning: audit.Meaning(cat), Grace: grace})
 	if err != nil {

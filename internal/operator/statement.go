@@ -220,6 +220,7 @@ func (st *statement) bound(kind string, at time.Time) *Entry {
 
 // one picks the account in the asset that was asked for.
 func one(accounts []*ledger.Account, name, asset string) (*ledger.Account, error) {
+	asset = assetCode(asset)
 	if len(accounts) == 0 {
 		return nil, noAccount(name)
 	}

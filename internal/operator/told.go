@@ -14,15 +14,17 @@ type Told struct {
 	Movement
 	// Moved is less than the amount where the rest was given back before.
 	Moved int64 `json:"moved_minor"`
+	// Refunds is the operation that is given back.
+	Refunds string `json:"refunds,omitempty"`
 }
 
 // toldOf describes the refunds of one event that moved less than they say, and its
 // totals.
-func toldOf(told []ledger.Transfer, assets *ledger.Assets) []Told {
+func toldOf(told []ledger.Transfer, about map[string]ledger.About, assets *ledger.Assets) []Told {
 	var list []Told
 	for _, t := range told {
 		asset, _ := assets.Lookup(t.Asset)
-		list = append(list, Told{movement(t, asset.Exponent), t.Amount - t.Unmoved})
+		list = append(list, Told{movement(t, asset.Exponent), t.Amount - t.Unmoved, about[t.Operation].Refunds})
 	}
 	return list
 }
@@ -32,9 +34,9 @@ func printTold(s *Session, told []Told) error {
 		return nil
 	}
 	fmt.Fprintln(s.Out)
-	t := newTable(s.Out, "TOLD", "DEBIT", "CREDIT", "AMOUNT", "MOVED", "KIND")
+	t := newTable(s.Out, "TOLD", "DEBIT", "CREDIT", "AMOUNT", "MOVED", "KIND", "REFUNDS")
 	for _, each := range told {
-		t.row(ledger.FormatKey(each.Operation), each.Debit, each.Credit, each.amount(), ledger.FormatMinor(each.Moved, each.Exponent), cmp.Or(each.Kind, "refund"))
+		t.row(ledger.FormatKey(each.Operation), each.Debit, each.Credit, each.amount(), ledger.FormatMinor(each.Moved, each.Exponent), cmp.Or(each.Kind, "refund"), ledger.FormatKey(each.Refunds))
 	}
 	return t.flush()
 }

@@ -117,6 +117,9 @@ func TrialBalance(ctx context.Context, s *Session, at time.Time, asset string, a
 		return err
 	}
 	defer pool.Close()
+	if asset, err = knownAsset(ctx, pool, asset); err != nil {
+		return err
+	}
 	if at.IsZero() && accounts { // the pages must be of one instant
 		if err := pool.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&at); err != nil {
 			return fmt.Errorf("read clock: %w", err)

@@ -112,6 +112,7 @@ func TestWhatCannotBeCorrected(t *testing.T) {
 			require.ErrorContains(t, err, "not corrected")
 			require.ErrorContains(t, err, "correct event "+d.EventID+" of shop: ")
 			require.ErrorContains(t, err, ": shop/live/")
+			require.ErrorContains(t, err, `docs/operations.md says under "What event correct refuses"`)
 			refused = append(refused, d.EventID)
 		}
 	}
@@ -124,8 +125,15 @@ func TestWhatCannotBeCorrected(t *testing.T) {
 	out, _ := s.run(false, func(ctx context.Context, o *operator.Session) error {
 		return operator.CheckAgainstStream(ctx, o, s.env["ONCELEDGER_CONFIG"], review.Filter{})
 	})
-	require.Regexp(t, `(?m)^1 +would_post_differently +shop +event correct: takes back`, out)
-	require.Regexp(t, `(?m)^4 +would_post_differently +shop +event correct refuses`, out)
+	require.Regexp(t, `(?m)^1 +would_post_differently +shop +- +event correct: takes back`, out)
+	require.Regexp(t, `(?m)^4 +would_post_differently +shop +- +event correct refuses`, out)
+	out, err := s.run(false, func(ctx context.Context, o *operator.Session) error {
+		return operator.CorrectEvents(ctx, o, operator.EventRepair{All: true, DryRun: true})
+	})
+	require.Error(t, err)
+	require.Contains(t, out, "refused: event evt_hold of shop: holds, captures and voids are not corrected", "the event is named once")
+	require.NotContains(t, out, "correct event")
+	require.Contains(t, out, `docs/operations.md says under "What event correct refuses"`)
 
 	// By hand: what is left of the hold, the capture, the refund.
 	own := func(id, typ, data string) {

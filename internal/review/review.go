@@ -184,3 +184,25 @@ func Each(ctx context.Context, o Options, f func(*Difference) error) (Summary, e
 	}
 	return r.sum, nil
 }
+
+// At compares the one event whose own message has this sequence. It returns nil where
+// nothing differs, or where that message is of no event that is compared.
+func At(ctx context.Context, o Options, seq uint64) (*Difference, error) {
+	o.Filter = Filter{From: seq, To: seq}
+	var found *Difference
+	r := &reviewer{Options: o, each: func(d *Difference) error { found = d; return nil }}
+	if err := r.fix(ctx); err != nil {
+		return nil, fmt.Errorf("review: fix the range of %s: %w", stream.Events, err)
+	}
+	batches := make(chan batch, 1) // a message is one batch
+	if err := r.read(ctx, batches); err != nil {
+		return nil, fmt.Errorf("review: %w", err)
+	}
+	close(batches)
+	for b := range batches {
+		if err := r.compareAll(ctx, b.messages); err != nil {
+			return nil, fmt.Errorf("review: %w", err)
+		}
+	}
+	return found, nil
+}

@@ -107,6 +107,9 @@ func (s *system) startPrograms(ctx context.Context) error {
 		s.say("  %-9s ready, metrics at http://%s/metrics", process.Name, process.Admin)
 	}
 	s.stack.ReceiverURL = baseURL(s.Listen)
+	if s.stack.Config, err = filepath.Abs(s.path); err != nil {
+		return fmt.Errorf("find configuration: %w", err)
+	}
 	return s.stack.WriteAddresses()
 }
 

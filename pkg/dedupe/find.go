@@ -92,3 +92,25 @@ func Since(ctx context.Context, q Querier, from time.Time, after int64) (page []
 	}
 	return page, next, nil
 }
+
+// Sources returns the sources that have events, in order. It costs a look-up each.
+func Sources(ctx context.Context, q Querier) ([]string, error) {
+	found, err := q.Query(ctx, `
+		WITH RECURSIVE sources AS (
+			(SELECT source FROM events ORDER BY source LIMIT 1)
+			UNION ALL
+			SELECT (SELECT e.source FROM events e WHERE e.source > s.source ORDER BY e.source LIMIT 1)
+			FROM sources s
+			WHERE s.source IS NOT NULL)
+		SELECT source
+		FROM sources
+		WHERE source IS NOT NULL`)
+	if err != nil {
+		return nil, fmt.Errorf("read sources: %w", err)
+	}
+	sources, err := pgx.CollectRows(found, pgx.RowTo[string])
+	if err != nil {
+		return nil, fmt.Errorf("read sources: %w", err)
+	}
+	return sources, nil
+}
