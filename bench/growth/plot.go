@@ -171,7 +171,7 @@ func plotChecks(_ *Calibration, checks []Check, folder string) error {
 	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = 0, 2, 0.3, y+0.7
 	p.X.Tick.Marker = plot.ConstantTicks{{Value: 0, Label: "0"}, {Value: 0.5, Label: "0.5"}, {Value: 1, Label: "1 = right"}, {Value: 1.5, Label: "1.5"}, {Value: 2, Label: "2"}}
 	p.Y.Tick.Marker = plot.ConstantTicks(labels)
-	p.Legend.Left = false
+	p.Legend.Left, p.Legend.Top, p.Legend.YOffs = false, false, 8
 	return save(p, folder, "check.png")
 }
 
