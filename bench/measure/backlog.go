@@ -116,6 +116,11 @@ func (s *session) backlog(ctx context.Context, c *BacklogCell, bound time.Durati
 	if err != nil {
 		return err
 	}
+	if c.Rows > 0 {
+		if err := s.rig.Audit(ctx); err != nil {
+			return err
+		}
+	}
 	if filled := time.Since(began); c.Rows > 0 {
 		s.say("   filled with %d events in %.0f s, %d MiB", c.Rows, filled.Seconds(), history.Bytes/mib)
 	}

@@ -8,6 +8,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/onceledger/onceledger/bench/traffic"
+	"github.com/onceledger/onceledger/internal/audit"
+	"github.com/onceledger/onceledger/internal/postgres"
 )
 
 const (
@@ -183,6 +185,23 @@ func indexes(ctx context.Context, conn *pgx.Conn, random bool) (drop, create []s
 		return nil, nil, fmt.Errorf("list indexes: %w", err)
 	}
 	return drop, create, nil
+}
+
+// Audit lets the incremental audit come up to what Fill made. A worker that waits for a
+// backlog would begin with that, and work on it while it is measured: millions of events
+// that nobody has audited yet are nobody's daily life.
+func (r *Rig) Audit(ctx context.Context) error {
+	pool, err := postgres.Open(ctx, r.database, postgres.Owner)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	for {
+		p, err := audit.Advance(ctx, audit.Options{JS: r.conn.JS, Pool: pool, Meaning: audit.Meaning(r.Catalog)})
+		if err != nil || !p.More {
+			return err
+		}
+	}
 }
 
 // CheckGrown recounts a filled database: what came after h, and that all balances
