@@ -140,11 +140,15 @@ const adviceUncorrectable = "event correct refuses holds and running totals: " +
 
 const adviceByHand = "book the difference by events of your own, docs/operations.md says how"
 
-// adviceRefused is what to do about what the ledger would refuse as it stands.
-var adviceRefused = map[dlq.Reason]string{
+// adviceFirst goes before the advice for what the ledger would take afterwards, and
+// adviceNever is in its place where it would not.
+var adviceFirst = map[dlq.Reason]string{
+	dlq.MissingParent:  "first let what it is about be posted, then ",
+	dlq.AccountUnknown: "first onceledger account open, then ",
+}
+
+var adviceNever = map[dlq.Reason]string{
 	dlq.OperationConflict: "nothing with this event: another one has the operation otherwise; event correct that one if it is listed, else make the rules of both agree",
-	dlq.MissingParent:     "first let what it is about be posted, then ",
-	dlq.AccountUnknown:    "first onceledger account open, then ",
 	dlq.AccountClosed:     "nothing with this event: an account is closed for good; " + adviceByHand,
 }
 
@@ -157,11 +161,8 @@ func (g *DifferenceGroup) whatToDo() string {
 	if g.Uncorrectable {
 		return adviceUncorrectable
 	}
-	refused := adviceRefused[dlq.Reason(g.Refused)]
-	if refused == "" || strings.HasSuffix(refused, " ") {
-		return refused + advice[kind]
-	}
-	return refused
+	refused := dlq.Reason(g.Refused)
+	return cmp.Or(adviceNever[refused], adviceFirst[refused]+advice[kind])
 }
 
 // end prints the sum, and what can be done.

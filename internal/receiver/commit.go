@@ -58,7 +58,7 @@ func (p *publisher) commit(items []*pending) {
 		p.costs.learn(size, batched, took)
 	}
 	// Who is answered finds it counted.
-	p.observe(committed{size: size, took: took, err: err})
+	p.observe(committed{batched: batched, size: size, took: took, err: err})
 	for _, item := range items {
 		item.settle(item.seq, item.err)
 	}

@@ -91,3 +91,24 @@ func TestLargeAndSingleCommitsTeachNothing(t *testing.T) {
 	c.learn(batchSure+1, true, time.Second)
 	require.Equal(t, newCosts(), c)
 }
+
+// Commits follow what is known, and add to it.
+func TestCommitsLearn(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	p := r.server.publisher
+	commits := r.watch(func(what any) bool { c, ok := what.(committed); return ok && c.size == 4 && c.err == nil })
+
+	before := p.costs
+	p.commit(r.items(4))
+	require.False(t, (<-commits).(committed).batched)
+	require.NotEqual(t, before.single, p.costs.single)
+	require.InDelta(t, before.batch, p.costs.batch, 0)
+
+	p.costs.batch = p.costs.single // on another disk
+	before = p.costs
+	p.commit(r.items(4))
+	require.True(t, (<-commits).(committed).batched)
+	require.NotEqual(t, before.batch, p.costs.batch)
+	require.InDelta(t, before.single, p.costs.single, 0)
+}

@@ -18,11 +18,12 @@ type (
 		remote string
 		took   time.Duration
 	}
-	// committed is one commit of size messages.
+	// committed is one commit of size messages, batched in an atomic batch.
 	committed struct {
-		size int
-		took time.Duration
-		err  error
+		batched bool
+		size    int
+		took    time.Duration
+		err     error
 	}
 	// split is a rejected batch whose members go one by one.
 	split struct{ size int }

@@ -29,7 +29,7 @@ func TestConcurrentSendersAreEachStoredOnce(t *testing.T) {
 			t.Parallel()
 			const senders, each = 256, 4
 			r := newRig(t, options...)
-			batches := r.watch(func(what any) bool { c, ok := what.(committed); return ok && c.size >= batchFrom })
+			batches := r.watch(func(what any) bool { c, ok := what.(committed); return ok && c.batched })
 			var group errgroup.Group
 			for i := range senders {
 				group.Go(func() error {
