@@ -246,10 +246,7 @@ func (s *system) whileAway(do func(data string)) {
 	require.NoError(s.t, stack.NATS.Stop(s.t.Context()))
 	do(filepath.Join(stack.Dir(), "nats", "jetstream"))
 	require.NoError(s.t, stack.NATS.Start(s.t.Context()))
-	require.Eventually(s.t, func() bool {
-		_, err := s.js.AccountInfo(s.t.Context())
-		return err == nil
-	}, 20*time.Second, 10*time.Millisecond)
+	streamtest.Reach(s.t, s.js)
 }
 
 // acknowledge takes note of what is gone, as an operator does.

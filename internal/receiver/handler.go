@@ -3,6 +3,7 @@ package receiver
 import (
 	"context"
 	"errors"
+	"io"
 	"net/http"
 	"strconv"
 	"sync/atomic"
@@ -20,6 +21,9 @@ import (
 // retryAfter is what a 503 asks for, in seconds: long enough for a broker to
 // restart, short enough that a backlog does not build up at the sender.
 const retryAfter = "5"
+
+// lingerTime is how long a sender may take to hear that it sends in vain.
+const lingerTime = 2 * time.Second
 
 // outcome says what became of a request; it is a label of metrics.
 type outcome string
@@ -63,6 +67,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a := s.receive(w, r, source)
 	a.write(w)
 	s.observe(delivered{source: name, answer: a, remote: r.RemoteAddr, took: s.now().Sub(began)})
+	if a.hangsUp() {
+		linger(w, r.Body)
+	}
 }
 
 func (s *Server) receive(w http.ResponseWriter, r *http.Request, source *catalog.Source) answer {
@@ -199,15 +206,29 @@ func failed(err error) answer {
 	}
 }
 
+// hangsUp says that the rest of the request is not wanted.
+func (a answer) hangsUp() bool {
+	return a.status == http.StatusRequestEntityTooLarge || a.status == http.StatusRequestTimeout
+}
+
+// linger drops what a sender still sends while its answer is on the way: to
+// close on unread bytes resets the connection, which may take the answer with
+// it (RFC 9112, section 9.6), and a sender that never hears 413 sends for ever.
+func linger(w http.ResponseWriter, body io.Reader) {
+	c := http.NewResponseController(w)
+	if errors.Join(c.Flush(), c.SetReadDeadline(time.Now().Add(lingerTime))) == nil {
+		_, _ = io.Copy(io.Discard, body)
+	}
+}
+
 func (a answer) write(w http.ResponseWriter) {
 	h := w.Header()
 	switch a.status {
 	case http.StatusServiceUnavailable:
 		h.Set("Retry-After", retryAfter)
-	case http.StatusRequestEntityTooLarge, http.StatusRequestTimeout:
-		// What is still on its way is not read, nor waited for.
+	}
+	if a.hangsUp() {
 		h.Set("Connection", "close")
-		_ = http.NewResponseController(w).SetReadDeadline(time.Unix(1, 0))
 	}
 	text, contentType := []byte(a.text+"\n"), "text/plain; charset=utf-8"
 	if a.text == "" || len(a.ack.Body) > 0 {

@@ -199,6 +199,21 @@ func TestBodySize(t *testing.T) {
 		require.Equal(t, http.StatusRequestEntityTooLarge, r.must(req).status)
 		require.NotContains(t, r.ids(), "evt_more")
 	})
+	t.Run("a sender that reads its answer last hears it", func(t *testing.T) {
+		for _, header := range []string{"", "Connection: close\r\n"} {
+			conn := r.post(t, header+fmt.Sprintf("Content-Length: %d\r\n", limit+1))
+			answer := bufio.NewReader(conn)
+			_, err := answer.Peek(1)
+			require.NoError(t, err, "it is answered before the body")
+			for rest := limit + 1; rest > 0; rest -= 1000 { // no write may find the connection reset
+				_, err := conn.Write(make([]byte, min(rest, 1000)))
+				require.NoError(t, err)
+			}
+			text, err := io.ReadAll(answer)
+			require.NoError(t, err)
+			require.True(t, strings.HasPrefix(string(text), "HTTP/1.1 413 "), string(text))
+		}
+	})
 	t.Run("an announced one is refused unread, without 100 Continue", func(t *testing.T) {
 		text := r.raw(t, "Content-Length: 9999999999\r\nExpect: 100-continue\r\n", "")
 		require.True(t, strings.HasPrefix(text, "HTTP/1.1 413 "), text)
@@ -227,17 +242,24 @@ func TestBodySize(t *testing.T) {
 // raw sends a POST with these header lines and returns all that comes back.
 func (r *rig) raw(t *testing.T, header, body string) string {
 	t.Helper()
+	conn := r.post(t, header)
+	_, _ = io.WriteString(conn, body) // the server may hang up before its end
+	text, _ := io.ReadAll(bufio.NewReader(conn))
+	return string(text)
+}
+
+// post opens a connection and sends the head of a POST on it.
+func (r *rig) post(t *testing.T, header string) net.Conn {
+	t.Helper()
 	at, err := url.Parse(r.url)
 	require.NoError(t, err)
 	conn, err := net.Dial("tcp", at.Host)
 	require.NoError(t, err)
-	defer conn.Close()
+	t.Cleanup(func() { _ = conn.Close() })
 	require.NoError(t, conn.SetDeadline(time.Now().Add(20*time.Second)))
 	_, err = fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\n%s\r\n", at.Path, header)
 	require.NoError(t, err)
-	_, _ = io.WriteString(conn, body) // the server may hang up before its end
-	text, _ := io.ReadAll(bufio.NewReader(conn))
-	return string(text)
+	return conn
 }
 
 func TestSlowSendersAreCut(t *testing.T) {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/onceledger/onceledger/internal/receiver"
 	"github.com/onceledger/onceledger/internal/stream"
+	"github.com/onceledger/onceledger/internal/stream/streamtest"
 	"github.com/onceledger/onceledger/pkg/dedupe"
 	"github.com/onceledger/onceledger/pkg/envelope"
 )
@@ -74,12 +75,12 @@ func TestConsumerRemovedUnderTheWorker(t *testing.T) {
 // The stream is lost under a living receiver and a living worker, together with
 // an event that was accepted and not applied: its sender sends it again.
 func TestStreamLostUnderReceiverAndWorker(t *testing.T) {
-	for name, lose := range map[string]func(*testing.T, *system, string){
-		"removed": func(t *testing.T, s *system, _ string) {
-			require.NoError(t, s.js.DeleteStream(t.Context(), stream.Events))
+	for name, lose := range map[string]func(s *system, backup string){
+		"removed": func(s *system, _ string) {
+			require.NoError(s.t, s.js.DeleteStream(s.t.Context(), stream.Events))
 		},
-		"restored empty": func(t *testing.T, _ *system, _ string) { restoreNATS(t, "") },
-		"restored older": func(t *testing.T, _ *system, backup string) { restoreNATS(t, backup) },
+		"restored empty": func(s *system, _ string) { s.restoreNATS("") },
+		"restored older": (*system).restoreNATS,
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSystem(t, shop)
@@ -90,7 +91,7 @@ func TestStreamLostUnderReceiverAndWorker(t *testing.T) {
 			s.decided("evt_done", dedupe.Completed)
 			s.settled()
 			stop()
-			backup := backUpNATS(t)
+			backup := s.backUpNATS()
 			s.eventually(func() bool { return send(lost) == http.StatusOK }, "accepted, and not applied")
 			held := make(chan struct{}, 100)
 			s.start(func(w *worker) { // holds its delivery while the stream is lost
@@ -99,7 +100,7 @@ func TestStreamLostUnderReceiverAndWorker(t *testing.T) {
 			if name == "removed" {
 				<-held
 			}
-			lose(t, s, backup)
+			lose(s, backup)
 			s.eventually(func() bool { return send(lost) == http.StatusOK }, "the resend is accepted")
 			s.eventually(func() bool { return send(done) == http.StatusOK }, "and so is the other")
 			s.decided("evt_lost", dedupe.Completed)
@@ -121,24 +122,31 @@ func TestStreamLostUnderReceiverAndWorker(t *testing.T) {
 }
 
 // backUpNATS copies what the broker has on disk.
-func backUpNATS(t *testing.T) (folder string) {
-	t.Helper()
-	folder = filepath.Join(t.TempDir(), "backup")
-	require.NoError(t, stack.NATS.Stop(t.Context()))
-	require.NoError(t, os.CopyFS(folder, os.DirFS(natsFolder())))
-	require.NoError(t, stack.NATS.Start(t.Context()))
+func (s *system) backUpNATS() (folder string) {
+	s.t.Helper()
+	folder = filepath.Join(s.t.TempDir(), "backup")
+	s.withoutNATS(func() { require.NoError(s.t, os.CopyFS(folder, os.DirFS(natsFolder()))) })
 	return folder
 }
 
 // restoreNATS gives the broker what a backup holds, nothing if it is empty.
-func restoreNATS(t *testing.T, backup string) {
-	t.Helper()
-	require.NoError(t, stack.NATS.Stop(t.Context()))
-	require.NoError(t, os.RemoveAll(natsFolder()))
-	if backup != "" {
-		require.NoError(t, os.CopyFS(natsFolder(), os.DirFS(backup)))
-	}
-	require.NoError(t, stack.NATS.Start(t.Context()))
+func (s *system) restoreNATS(backup string) {
+	s.t.Helper()
+	s.withoutNATS(func() {
+		require.NoError(s.t, os.RemoveAll(natsFolder()))
+		if backup != "" {
+			require.NoError(s.t, os.CopyFS(natsFolder(), os.DirFS(backup)))
+		}
+	})
+}
+
+// withoutNATS does something while the broker is stopped.
+func (s *system) withoutNATS(do func()) {
+	s.t.Helper()
+	require.NoError(s.t, stack.NATS.Stop(s.t.Context()))
+	do()
+	require.NoError(s.t, stack.NATS.Start(s.t.Context()))
+	streamtest.Reach(s.t, s.js)
 }
 
 func natsFolder() string { return filepath.Join(stack.Dir(), "nats", "jetstream") }

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/onceledger/onceledger/internal/stream"
+	"github.com/onceledger/onceledger/internal/stream/streamtest"
 )
 
 // refused wants a 503 that says when to come again.
@@ -81,6 +82,7 @@ func TestUnstoredEventIsNotAcknowledged(t *testing.T) { // case 10
 		r := s.send(receiver, event)
 		s.eventually("it shows", func() bool { return s.metric(receiver, unavailable, `service="events"`) == 1 })
 		require.NoError(t, s.stack.NATS.Resume())
+		streamtest.Reach(t, s.js)
 		refused(t, r)
 		require.Less(t, r.took, 10*time.Second, "before its sender gives up")
 		// Whether it was stored is not known; sent again, it is applied once.

@@ -16,7 +16,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/redis/go-redis/v9"
 	"github.com/rs/zerolog"
@@ -26,6 +25,7 @@ import (
 	"github.com/onceledger/onceledger/internal/devstack"
 	"github.com/onceledger/onceledger/internal/postgres"
 	"github.com/onceledger/onceledger/internal/stream"
+	"github.com/onceledger/onceledger/internal/stream/streamtest"
 )
 
 // patience is how long a test waits for what must happen.
@@ -40,7 +40,6 @@ type system struct {
 	dir   string
 	cat   *catalog.Catalog
 	pool  *pgxpool.Pool
-	nc    *nats.Conn
 	js    jetstream.JetStream
 
 	client   *http.Client
@@ -80,7 +79,7 @@ func newSystem(t *testing.T, yaml string, own ...devstack.Kind) *system {
 	conn, err := stream.Open(t.Context(), s.cat.Config.NATS, "test", zerolog.Nop())
 	require.NoError(t, err)
 	t.Cleanup(conn.Close)
-	s.nc, s.js = conn.NC, conn.JS
+	s.js = conn.JS
 	require.NoError(t, stream.Ensure(t.Context(), s.js, s.cat.Config.NATS))
 
 	s.client = &http.Client{
@@ -191,7 +190,7 @@ func (s *system) pass(d time.Duration) {
 func (s *system) restartBroker() {
 	s.t.Helper()
 	require.NoError(s.t, s.stack.NATS.Start(s.t.Context()))
-	s.eventually("the broker is back", s.nc.IsConnected)
+	streamtest.Reach(s.t, s.js)
 }
 
 // count returns what a query counts, or -1 while Postgres does not answer.

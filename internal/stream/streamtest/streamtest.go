@@ -1,10 +1,12 @@
-// Package streamtest tells tests where the worker's consumer stands.
+// Package streamtest tells tests where the worker's consumer and the broker stand.
 package streamtest
 
 import (
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/require"
 
 	"github.com/onceledger/onceledger/internal/stream"
 )
@@ -26,4 +28,15 @@ func Idle(t testing.TB, js jetstream.JetStream) bool {
 	}
 	info := consumer.CachedInfo()
 	return info.Delivered.Stream >= events.CachedInfo().State.LastSeq && info.NumPending == 0 && info.NumAckPending == 0
+}
+
+// Reach waits until the broker answers on a test's own connection. Each
+// connection finds a broker that came back in its own time, up to seconds after
+// another one, and refuses everything until then.
+func Reach(t testing.TB, js jetstream.JetStream) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		_, err := js.AccountInfo(t.Context())
+		return err == nil
+	}, time.Minute, 10*time.Millisecond, "the broker answers")
 }
