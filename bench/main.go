@@ -40,7 +40,7 @@ func run() int {
 	update := flag.String("update", "", "put the tables into this Markdown file, between its bench:begin and bench:end marks")
 	plots := flag.String("plots", "", "draw the figures as PNG into this folder")
 	dir := flag.String("dir", "", "write data below this folder instead of the system's temporary one: its disk is what is measured")
-	profile := flag.String("profile", "", "write profiles of receiver and worker into this folder: CPU, allocations, waits")
+	profile := flag.String("profile", "", "write profiles of receiver and worker into this folder (CPU, allocations, waits), and what Postgres's statements cost")
 	flag.Parse()
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

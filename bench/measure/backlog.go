@@ -26,8 +26,12 @@ type BacklogSize struct {
 // GrowthSize is how much of PartGrowth is measured.
 type GrowthSize struct {
 	// Rows are how many events are there already.
-	Rows    []int
+	Rows []int
+	// Backlog is what one worker gets. More Workers get Shared, on full tables whose
+	// ids are in order: PartBacklog has the empty ones.
 	Backlog int
+	Workers []int
+	Shared  int
 	// Bound ends the measured part of a drain.
 	Bound time.Duration
 }
@@ -55,6 +59,9 @@ type BacklogCell struct {
 	// the WAL is among them.
 	WAL      float64 `json:"wal_bytes_per_event"`
 	Postgres float64 `json:"postgres_bytes_per_event"`
+	// Syncs of the WAL and Flushes of the disk, by whomever, for each event.
+	Syncs   float64 `json:"wal_syncs_per_event"`
+	Flushes float64 `json:"disk_flushes_per_event"`
 	// Peak is the most memory of one worker, in MiB.
 	Peak    float64  `json:"worker_peak_mib"`
 	Moments []Moment `json:"moments"`
@@ -71,38 +78,49 @@ func (s *session) backlogs(ctx context.Context) (cells []BacklogCell, err error)
 		cells = append(cells, BacklogCell{Workers: 1, Backlog: size.Long, IDs: Ordered})
 	}
 	for i := range cells {
-		if err := s.backlog(ctx, &cells[i], cellLimit); err != nil {
-			return nil, fmt.Errorf("%d workers: %w", cells[i].Workers, err)
+		if err := s.backlog(ctx, cells[i:i+1], cellLimit); err != nil {
+			return nil, err
 		}
 	}
 	return cells, nil
 }
 
-// growths gives one worker a backlog on larger and larger tables.
+// growths gives workers a backlog on larger and larger tables.
 func (s *session) growths(ctx context.Context) (cells []BacklogCell, err error) {
 	size := s.Size.Growth
 	for _, rows := range size.Rows {
 		for _, ids := range []string{Ordered, Random} {
-			cells = append(cells, BacklogCell{Workers: 1, Backlog: size.Backlog, Rows: rows, IDs: ids})
-		}
-	}
-	for i := range cells {
-		c := &cells[i]
-		if err := s.backlog(ctx, c, size.Bound); err != nil {
-			return nil, fmt.Errorf("%d rows, ids %s: %w", c.Rows, c.IDs, err)
+			same := []BacklogCell{{Workers: 1, Backlog: size.Backlog, Rows: rows, IDs: ids}}
+			if rows > 0 && ids == Ordered {
+				for _, n := range size.Workers {
+					same = append(same, BacklogCell{Workers: n, Backlog: size.Shared, Rows: rows, IDs: ids})
+				}
+			}
+			if err := s.backlog(ctx, same, size.Bound); err != nil {
+				return nil, err
+			}
+			cells = append(cells, same...)
 		}
 	}
 	return cells, nil
 }
 
-// backlog measures one cell.
-func (s *session) backlog(ctx context.Context, c *BacklogCell, bound time.Duration) error {
+// tables are what cells fill one after the other.
+type tables struct {
+	history rig.History
+	// events were published after it, and move amount.
+	events int
+	amount int64
+}
+
+// backlog measures cells that have rows and ids in common, on the same tables.
+func (s *session) backlog(ctx context.Context, cells []BacklogCell, bound time.Duration) error {
 	if err := s.rig.Reset(ctx); err != nil {
 		return err
 	}
 	charges := func() *traffic.Charges {
 		made := traffic.NewCharges(s.tag(), s.Size.BodySize)
-		if c.IDs == Random {
+		if cells[0].IDs == Random {
 			made = made.Random()
 		}
 		return made
@@ -111,21 +129,32 @@ func (s *session) backlog(ctx context.Context, c *BacklogCell, bound time.Durati
 	if err := s.model(ctx, charges()); err != nil {
 		return fmt.Errorf("apply model: %w", err)
 	}
-	began := time.Now()
-	history, err := s.rig.Fill(ctx, c.Rows, c.IDs == Random)
-	if err != nil {
+	began, there := time.Now(), &tables{}
+	var err error
+	if there.history, err = s.rig.Fill(ctx, cells[0].Rows, cells[0].IDs == Random); err != nil {
 		return err
 	}
-	if c.Rows > 0 {
-		if err := s.rig.Audit(ctx); err != nil {
-			return err
+	for i := range cells {
+		c := &cells[i]
+		if c.Rows > 0 {
+			if err := s.rig.Audit(ctx); err != nil {
+				return err
+			}
+		}
+		if c.Rows > 0 && i == 0 {
+			s.say("   filled with %d events in %.0f s, %d MiB", c.Rows, time.Since(began).Seconds(), there.history.Bytes/mib)
+		}
+		if err := s.share(ctx, c, bound, there, charges()); err != nil {
+			return fmt.Errorf("%d workers, %d rows, ids %s: %w", c.Workers, c.Rows, c.IDs, err)
 		}
 	}
-	if filled := time.Since(began); c.Rows > 0 {
-		s.say("   filled with %d events in %.0f s, %d MiB", c.Rows, filled.Seconds(), history.Bytes/mib)
-	}
+	return s.rig.Drop(ctx)
+}
+
+// share gives the workers of a cell their backlog.
+func (s *session) share(ctx context.Context, c *BacklogCell, bound time.Duration, there *tables, charges *traffic.Charges) error {
 	got, err := s.workTogether(ctx, c.Workers, bound, func() error {
-		if err := s.rig.Publish(ctx, charges(), traffic.Distinct(c.Backlog)); err != nil {
+		if err := s.rig.Publish(ctx, charges, traffic.Distinct(c.Backlog)); err != nil {
 			return err
 		}
 		// The first change of a page after it is written whole: the worst of the cycle.
@@ -134,10 +163,11 @@ func (s *session) backlog(ctx context.Context, c *BacklogCell, bound time.Durati
 	if err != nil {
 		return err
 	}
-	if err := s.settle(ctx, c, got, history); err != nil {
-		return err
+	there.events += c.Backlog
+	for i := range c.Backlog {
+		there.amount += traffic.Amount(i)
 	}
-	return s.rig.Drop(ctx)
+	return s.settle(ctx, c, got, there)
 }
 
 // model lets a worker apply one event.
@@ -150,7 +180,7 @@ func (s *session) model(ctx context.Context, charges *traffic.Charges) error {
 }
 
 // settle takes the figures of a cell and recounts.
-func (s *session) settle(ctx context.Context, c *BacklogCell, got *drained, history rig.History) error {
+func (s *session) settle(ctx context.Context, c *BacklogCell, got *drained, there *tables) error {
 	if err := s.rig.Checkpoint(ctx); err != nil {
 		return err
 	}
@@ -163,7 +193,7 @@ func (s *session) settle(ctx context.Context, c *BacklogCell, got *drained, hist
 	if err != nil {
 		return err
 	}
-	events, transfers, amount, err := s.rig.CheckGrown(ctx, history)
+	events, transfers, amount, err := s.rig.CheckGrown(ctx, there.history)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrMismatch, err)
 	}
@@ -174,26 +204,25 @@ func (s *session) settle(ctx context.Context, c *BacklogCell, got *drained, hist
 	if applied := end.Acked - 1; events != applied || transfers != applied || letters != 0 {
 		return mismatch("%d events are acknowledged, %d applied, %d transfers and %d dead letters made", applied, events, transfers, letters)
 	}
-	var all int64
-	for i := range c.Backlog {
-		all += traffic.Amount(i)
-	}
-	if events == c.Backlog && amount != all {
-		return mismatch("the transfers move %d, and must move %d", amount, all)
+	if events == there.events && amount != there.amount {
+		return mismatch("the transfers move %d, and must move %d", amount, there.amount)
 	}
 
-	n, written := float64(events), after.Since(got.before)
+	own := end.Acked - got.from
+	n, written := float64(own), after.Since(got.before)
 	c.EventsPerSecond, c.Measured, c.Seconds = float64(got.acked)/got.took.Seconds(), got.acked, got.took.Seconds()
 	c.WAL, c.Postgres = float64(written.WAL)/n, float64(written.Postgres)/n
+	c.Syncs, c.Flushes = float64(written.Syncs)/n, float64(written.Flushes)/n
 	c.Peak, c.Moments = got.peak, got.moments
-	c.Cost = perEvent(got.cost, events)
+	c.Cost = perEvent(got.cost, own)
 	s.say("%d workers, %8d rows, ids %-8s %8.0f events/s   %7d in %5.2f s   WAL %5.0f B an event   peak %3.0f MiB   others' load %.1f cores",
 		c.Workers, c.Rows, c.IDs, c.EventsPerSecond, got.acked, c.Seconds, c.WAL, c.Peak, c.Cost.Foreign)
 	return nil
 }
 
-// drained is what workers did together.
+// drained is what workers did together, from the delivery on that had the number from.
 type drained struct {
+	from    int
 	acked   int
 	took    time.Duration
 	peak    float64
@@ -233,7 +262,7 @@ func (s *session) workTogether(ctx context.Context, n int, bound time.Duration, 
 	if err != nil {
 		return nil, err
 	}
-	d = &drained{}
+	d = &drained{from: first.Acked}
 	if d.before, err = s.rig.Written(ctx); err != nil {
 		return nil, err
 	}

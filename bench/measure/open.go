@@ -88,6 +88,9 @@ type OpenCell struct {
 	WAL      float64 `json:"wal_bytes_per_event"`
 	Postgres float64 `json:"postgres_bytes_per_event"`
 	NATS     float64 `json:"nats_bytes_per_event"`
+	// Syncs of Postgres's WAL and Flushes of the disk, by whomever, for each event.
+	Syncs   float64 `json:"wal_syncs_per_event"`
+	Flushes float64 `json:"disk_flushes_per_event"`
 	// ReceiverPeak and WorkerPeak are the most memory, in MiB.
 	ReceiverPeak float64 `json:"receiver_peak_mib"`
 	WorkerPeak   float64 `json:"worker_peak_mib"`
@@ -135,6 +138,7 @@ func (c *OpenCell) fill(got *sent, measured time.Duration) {
 	c.Cost = perEvent(got.cost, c.Events)
 	n := float64(max(c.Events, 1))
 	c.WAL, c.Postgres, c.NATS = float64(got.written.WAL)/n, float64(got.written.Postgres)/n, float64(got.written.NATS)/n
+	c.Syncs, c.Flushes = float64(got.written.Syncs)/n, float64(got.written.Flushes)/n
 }
 
 // quantiles takes points at equal distances on a scale of nines, as far as there are

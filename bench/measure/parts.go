@@ -132,7 +132,13 @@ func (s Size) backlogTime() time.Duration {
 func (s Size) growthTime() time.Duration {
 	var sum time.Duration
 	for _, rows := range s.Growth.Rows {
-		sum += 2 * (2*setUp + seconds(rows, fillRate) + seconds(s.Growth.Backlog, publishRate) + min(s.Growth.Bound, seconds(s.Growth.Backlog, supposedDrain)))
+		drain := func(n int) time.Duration {
+			return setUp + seconds(n, publishRate) + min(s.Growth.Bound, seconds(n, supposedDrain))
+		}
+		sum += 2 * (setUp + seconds(rows, fillRate) + drain(s.Growth.Backlog))
+		if rows > 0 {
+			sum += time.Duration(len(s.Growth.Workers)) * drain(s.Growth.Shared)
+		}
 	}
 	return sum
 }

@@ -33,6 +33,9 @@ func pathRatios(result *Result) []Ratio {
 	}
 	empty := map[string]float64{}
 	for _, c := range result.Growth {
+		if c.Workers > 1 {
+			continue // there is none of them on empty tables
+		}
 		if c.Rows == 0 {
 			empty[c.IDs] = c.EventsPerSecond
 			continue

@@ -17,7 +17,7 @@ var (
 			Tries: 1, Mixed: 300, Large: 50, Shared: true, Alone: true,
 		},
 		Backlogs: BacklogSize{Workers: []int{2}, Backlog: 1000},
-		Growth:   GrowthSize{Rows: []int{500}, Backlog: 500, Bound: 5 * time.Second},
+		Growth:   GrowthSize{Rows: []int{500}, Backlog: 500, Workers: []int{2}, Shared: 500, Bound: 5 * time.Second},
 		Idle:     IdleSize{Settle: 100 * time.Millisecond, Measure: 300 * time.Millisecond},
 	}
 	Short = Size{
@@ -47,7 +47,9 @@ var (
 			Tries: 6, Mixed: 4000, Large: 300, Alone: true,
 		},
 		Backlogs: BacklogSize{Workers: []int{1, 2, 4, 8}, Backlog: 150_000, Long: 500_000},
-		Growth:   GrowthSize{Rows: []int{0, 1_000_000, 10_000_000}, Backlog: 250_000, Bound: 50 * time.Second},
-		Idle:     IdleSize{Settle: 5 * time.Second, Measure: 20 * time.Second},
+		Growth: GrowthSize{
+			Rows: []int{0, 1_000_000, 10_000_000}, Backlog: 1_000_000, Workers: []int{2, 4, 8}, Shared: 150_000, Bound: 50 * time.Second,
+		},
+		Idle: IdleSize{Settle: 5 * time.Second, Measure: 20 * time.Second},
 	}
 )

@@ -170,6 +170,9 @@ func growth(result *measure.Result) ([]*plot.Plot, error) {
 	var rows []int
 	var ticks []plot.Tick
 	for _, c := range result.Growth {
+		if c.Workers > 1 {
+			continue
+		}
 		if len(rows) == 0 || rows[len(rows)-1] != c.Rows {
 			rows = append(rows, c.Rows)
 			ticks = append(ticks, plot.Tick{Value: float64(len(rows) - 1), Label: short(c.Rows)})

@@ -14,7 +14,7 @@ func paths(cells []measure.OpenCell) []table {
 	}
 	cost := table{
 		title:  "Whole path: what an event costs",
-		header: []string{"load", "deliveries", "events", "CPU µs", "WAL B", "Postgres B", "NATS B", "receiver MiB", "worker MiB"},
+		header: []string{"load", "deliveries", "events", "CPU µs", "WAL B", "Postgres B", "NATS B", "WAL syncs", "disk flushes", "receiver MiB", "worker MiB"},
 	}
 	for _, c := range cells {
 		due, rate, lag := "", "", ""
@@ -30,10 +30,10 @@ func paths(cells []measure.OpenCell) []table {
 		})
 		row := []string{
 			c.Name, count(float64(c.Accepted)), count(float64(c.Events)), spent(c.Cost),
-			count(c.WAL), count(c.Postgres), count(c.NATS), memory(c.ReceiverPeak), memory(c.WorkerPeak),
+			count(c.WAL), count(c.Postgres), count(c.NATS), often(c.Syncs), often(c.Flushes), memory(c.ReceiverPeak), memory(c.WorkerPeak),
 		}
 		if c.Alone {
-			row[4], row[5], row[8] = "", "", ""
+			row[4], row[5], row[7], row[10] = "", "", "", ""
 		}
 		cost.rows = append(cost.rows, row)
 	}
@@ -42,6 +42,14 @@ func paths(cells []measure.OpenCell) []table {
 
 func spent(c measure.PerEvent) string {
 	return cost(c, "receiver", "nats", "worker", "postgres", "redis", "load")
+}
+
+// often is how often something happens an event, or nothing where nobody counted.
+func often(n float64) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%.3f", n)
 }
 
 func memory(mib float64) string {
@@ -54,11 +62,11 @@ func memory(mib float64) string {
 func backlogs(cells []measure.BacklogCell) table {
 	t := table{
 		title:  "Backlog: workers that share it",
-		header: []string{"workers", "backlog", "events/s", "s", "WAL B an event", "MiB a worker", "CPU µs an event", "others' cores"},
+		header: []string{"workers", "backlog", "events/s", "s", "WAL B an event", "WAL syncs an event", "MiB a worker", "CPU µs an event", "others' cores"},
 	}
 	for _, c := range cells {
 		t.rows = append(t.rows, []string{
-			count(float64(c.Workers)), count(float64(c.Backlog)), count(c.EventsPerSecond), fmt.Sprintf("%.1f", c.Seconds), count(c.WAL), memory(c.Peak),
+			count(float64(c.Workers)), count(float64(c.Backlog)), count(c.EventsPerSecond), fmt.Sprintf("%.1f", c.Seconds), count(c.WAL), often(c.Syncs), memory(c.Peak),
 			cost(c.Cost, "worker", "nats", "postgres", "redis"), foreign(c.Cost),
 		})
 	}
@@ -67,19 +75,19 @@ func backlogs(cells []measure.BacklogCell) table {
 
 func growths(cells []measure.BacklogCell) table {
 	t := table{
-		title:  "Growth: one worker and a backlog, on tables that are full already, from a checkpoint on",
-		header: []string{"events there", "ids", "events/s", "kept", "measured", "WAL B an event", "Postgres B an event", "CPU µs an event", "others' cores"},
+		title:  "Growth: a backlog on tables that are full already, from a checkpoint on",
+		header: []string{"events there", "ids", "workers", "events/s", "kept", "measured", "WAL B an event", "Postgres B an event", "CPU µs an event", "others' cores"},
 	}
 	empty := map[string]float64{}
 	for _, c := range cells {
 		kept := ""
 		if c.Rows == 0 {
 			empty[c.IDs] = c.EventsPerSecond
-		} else if first := empty[c.IDs]; first > 0 {
+		} else if first := empty[c.IDs]; first > 0 && c.Workers == 1 { // more are in no empty row
 			kept = fmt.Sprintf("%.2f×", c.EventsPerSecond/first)
 		}
 		t.rows = append(t.rows, []string{
-			count(float64(c.Rows)), c.IDs, count(c.EventsPerSecond), kept, count(float64(c.Measured)), count(c.WAL), count(c.Postgres),
+			count(float64(c.Rows)), c.IDs, count(float64(c.Workers)), count(c.EventsPerSecond), kept, count(float64(c.Measured)), count(c.WAL), count(c.Postgres),
 			cost(c.Cost, "worker", "nats", "postgres", "redis"), foreign(c.Cost),
 		})
 	}

@@ -25,7 +25,7 @@ func samplePath() *measure.Result {
 	}
 	loop := measure.OpenCell{
 		Name: "closed loop, 1000 senders", Senders: 1000, AcksPerSecond: 12345, P50: 75.04, P99: 120.06, P999: 130.16, EventsPerSecond: 11900, Lag: 0.256,
-		Accepted: 190_000, Events: 180_000, Failed: 3, WAL: 1012.4, Postgres: 2500, NATS: 2800, ReceiverPeak: 61, WorkerPeak: 72.4,
+		Accepted: 190_000, Events: 180_000, Failed: 3, WAL: 1012.4, Postgres: 2500, NATS: 2800, Syncs: 0.0021, Flushes: 0.041, ReceiverPeak: 61, WorkerPeak: 72.4,
 		Cost: measure.PerEvent{Of: map[string]float64{"receiver": 40, "worker": 30, "load": 12}},
 	}
 	storm := measure.OpenCell{Name: measure.ClosedStorm, Senders: 1000, Resends: 0.5, EventsPerSecond: 8000}
@@ -60,11 +60,11 @@ func TestMarkdownHoldsTheFiguresOfTheWholePath(t *testing.T) {
 	t.Parallel()
 	text := report.Markdown(samplePath())
 	require.Contains(t, text, "| closed loop, 1000 senders |  | 12,345 | 75.0 | 120.1 | 130.2 | 3 | 11,900 | 0.26 | 0.0 |\n")
-	require.Contains(t, text, "| closed loop, 1000 senders | 190,000 | 180,000 | receiver 40, worker 30, load 12 | 1,012 | 2,500 | 2,800 | 61 | 72 |\n")
+	require.Contains(t, text, "| closed loop, 1000 senders | 190,000 | 180,000 | receiver 40, worker 30, load 12 | 1,012 | 2,500 | 2,800 | 0.002 | 0.041 | 61 | 72 |\n")
 	require.Contains(t, text, "| highest rate, no worker | 20,000 | 19,900 | 0.0 | 0.0 | 0.0 | 0 |  |  | 0.0 |\n")
-	require.Contains(t, text, "| highest rate, no worker | 0 | 0 |  |  |  | 0 |  |  |\n")
-	require.Contains(t, text, "| 8 | 500,000 | 20,000 | 25.0 | 950 | 81 |  | 0.0 |\n")
-	require.Contains(t, text, "| 10,000,000 | random | 8,000 | 0.40× | 250,000 | 4,550 | 1,800 |  | 0.0 |\n")
+	require.Contains(t, text, "| highest rate, no worker | 0 | 0 |  |  |  | 0 |  |  |  |  |\n")
+	require.Contains(t, text, "| 8 | 500,000 | 20,000 | 25.0 | 950 |  | 81 |  | 0.0 |\n")
+	require.Contains(t, text, "| 10,000,000 | random | 1 | 8,000 | 0.40× | 250,000 | 4,550 | 1,800 |  | 0.0 |\n")
 	require.Contains(t, text, "| worker | 1.3 | 44 |\n")
 	require.Contains(t, text, "| redis | 0.2 |  |\n")
 }

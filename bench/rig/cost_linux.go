@@ -6,7 +6,10 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // tick is the kernel's unit in /proc: USER_HZ is 100 on every Linux that Go runs on.
@@ -83,6 +86,31 @@ func wrote(pid int) int64 {
 		}
 	}
 	return sum
+}
+
+// flushes is how often the disk below a folder was told to keep what it has, 0 where
+// the folder is on none.
+func flushes(dir string) int64 {
+	info, err := os.Stat(dir)
+	if err != nil {
+		return 0
+	}
+	held, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return 0
+	}
+	device := fmt.Sprintf("/sys/dev/block/%d:%d", unix.Major(held.Dev), unix.Minor(held.Dev))
+	if _, err := os.Stat(device + "/partition"); err == nil {
+		device += "/.." // which counts for all of its partitions
+	}
+	text, _ := os.ReadFile(device + "/stat")
+	fields := bytes.Fields(text)
+	const flushed = 15 // see Documentation/block/stat.rst of Linux
+	if len(fields) <= flushed {
+		return 0
+	}
+	n, _ := strconv.ParseInt(string(fields[flushed]), 10, 64)
+	return n
 }
 
 // status is a size in bytes of a process.

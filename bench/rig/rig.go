@@ -47,7 +47,8 @@ type Options struct {
 	Dir string
 	// Small gives Postgres little memory, for a run that measures nothing.
 	Small bool
-	// Profile is the folder for CPU profiles of the programs; empty: none.
+	// Profile is the folder for profiles of the programs and for what the statements
+	// of Postgres cost; empty: none.
 	Profile string
 }
 
@@ -107,10 +108,15 @@ func (r *Rig) start(ctx context.Context) (err error) {
 			return fmt.Errorf("make profile folder: %w", err)
 		}
 	}
-	if r.stack, err = devstack.Start(ctx, devstack.Options{Small: r.options.Small}); err != nil {
+	if r.stack, err = devstack.Start(ctx, devstack.Options{Small: r.options.Small, Statements: r.options.Profile != ""}); err != nil {
 		return err
 	}
 	r.database = r.stack.DatabaseURL
+	if r.options.Profile != "" {
+		if err := r.exec(ctx, `CREATE EXTENSION pg_stat_statements`); err != nil {
+			return err
+		}
+	}
 	if err := os.WriteFile(r.ConfigPath(), configuration, 0o600); err != nil {
 		return fmt.Errorf("write configuration: %w", err)
 	}
@@ -138,7 +144,7 @@ func (r *Rig) Stop(ctx context.Context) error {
 		r.conn.Close()
 	}
 	if r.redis != nil {
-		errs = append(errs, r.redis.Close())
+		errs = append(errs, r.writeStatements(ctx), r.redis.Close())
 	}
 	if r.stack != nil {
 		errs = append(errs, r.stack.Stop(ctx))
@@ -155,6 +161,9 @@ func (r *Rig) ConfigPath() string { return filepath.Join(r.dir, "onceledger.yaml
 // Reset gives whoever is measured next empty streams, an empty database at the
 // current schema and an empty Redis. No program may run.
 func (r *Rig) Reset(ctx context.Context) error {
+	if err := r.writeStatements(ctx); err != nil {
+		return err
+	}
 	for _, name := range []string{stream.Events, stream.DLQ, contender.Stream} {
 		if err := r.dropStream(ctx, name); err != nil {
 			return err

@@ -3,7 +3,9 @@ package rig_test
 import (
 	"context"
 	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -27,9 +29,13 @@ const backlog = 40
 // Every system must have posted exactly what it accepted, whatever came twice:
 // from its backlog and from requests.
 func TestEverySystemPostsEachEventOnce(t *testing.T) {
-	r, err := rig.Start(t.Context(), rig.Options{Small: true})
+	profiles := t.TempDir()
+	r, err := rig.Start(t.Context(), rig.Options{Small: true, Profile: profiles})
 	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, r.Stop(context.WithoutCancel(t.Context()))) })
+	t.Cleanup(func() {
+		require.NoError(t, r.Stop(context.WithoutCancel(t.Context())))
+		requireProfiles(t, profiles)
+	})
 	for _, system := range rig.Systems() {
 		t.Run(system.Name(), func(t *testing.T) {
 			require.NoError(t, r.Reset(t.Context()))
@@ -83,5 +89,25 @@ func TestEverySystemPostsEachEventOnce(t *testing.T) {
 			slices.Sort(numbers)
 			require.Equal(t, want, numbers)
 		})
+	}
+}
+
+// requireProfiles finds what programs and statements cost, of every system.
+func requireProfiles(t *testing.T, dir string) {
+	t.Helper()
+	for pattern, least := range map[string]int{
+		"*-receiver *.pprof": 2 * 3, "*-worker.pprof": 2, "*-worker.allocs.pprof": 2, "*-worker.block.pprof": 2, "*-statements.txt": len(rig.Systems()),
+	} {
+		found, err := filepath.Glob(filepath.Join(dir, pattern))
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, len(found), least, pattern)
+		for _, path := range found {
+			text, err := os.ReadFile(path)
+			require.NoError(t, err)
+			require.NotEmpty(t, text, path)
+			if strings.HasSuffix(pattern, ".txt") && !strings.HasPrefix(filepath.Base(path), "00") { // which is of the start
+				require.Contains(t, string(text), "INSERT INTO", path)
+			}
+		}
 	}
 }

@@ -16,22 +16,31 @@ type Written struct {
 	// Postgres and NATS are what the two gave to the disk in all, the WAL among it.
 	// Only on Linux; 0 elsewhere.
 	Postgres, NATS int64
+	// Syncs counts how often Postgres synced its WAL, Flushes how often the disk was
+	// told to keep what it has, by whomever; the disk's only on Linux.
+	Syncs, Flushes int64
 }
 
 // Since is what was written after before.
 func (w Written) Since(before Written) Written {
-	return Written{WAL: w.WAL - before.WAL, Postgres: w.Postgres - before.Postgres, NATS: w.NATS - before.NATS}
+	return Written{
+		WAL: w.WAL - before.WAL, Postgres: w.Postgres - before.Postgres, NATS: w.NATS - before.NATS,
+		Syncs: w.Syncs - before.Syncs, Flushes: w.Flushes - before.Flushes,
+	}
 }
 
 // Written asks Postgres and the system.
 func (r *Rig) Written(ctx context.Context) (Written, error) {
-	w := Written{Postgres: serviceWrote(r.stack.Postgres), NATS: serviceWrote(r.stack.NATS)}
+	w := Written{Postgres: serviceWrote(r.stack.Postgres), NATS: serviceWrote(r.stack.NATS), Flushes: flushes(r.dir)}
 	conn, err := pgx.Connect(ctx, r.database)
 	if err != nil {
 		return w, fmt.Errorf("connect to postgres: %w", err)
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
-	if err := conn.QueryRow(ctx, `SELECT (pg_current_wal_lsn() - '0/0'::pg_lsn)::bigint`).Scan(&w.WAL); err != nil {
+	// Not every version has the column.
+	if err := conn.QueryRow(ctx, `
+		SELECT (pg_current_wal_lsn() - '0/0'::pg_lsn)::bigint, COALESCE((to_jsonb(w) ->> 'wal_sync')::bigint, 0)
+		FROM pg_stat_wal AS w`).Scan(&w.WAL, &w.Syncs); err != nil {
 		return w, fmt.Errorf("read position of wal: %w", err)
 	}
 	return w, nil

@@ -62,6 +62,9 @@ type Options struct {
 	// Small makes a stack for tests: 128 MiB for Postgres instead of a quarter
 	// of the memory, and no store limit that many small streams could meet.
 	Small bool
+	// Statements lets Postgres count what each statement costs, with its module
+	// pg_stat_statements.
+	Statements bool
 	// Only lists the services to start; empty: all.
 	Only []Kind
 	// Log is told what a person who watches the start wants to know; the

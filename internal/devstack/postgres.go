@@ -80,6 +80,9 @@ func (s *Stack) postgresSettings(ctx context.Context, pg postgres) ([]string, er
 		"wal_compression=" + pg.walCompression(ctx),
 		"timezone=UTC",
 	}
+	if s.options.Statements {
+		settings = append(settings, "shared_preload_libraries=pg_stat_statements")
+	}
 	if s.temporary {
 		// Shared memory as files of the data folder: removed with it, even after SIGKILL.
 		settings = append(settings, "dynamic_shared_memory_type=mmap")
