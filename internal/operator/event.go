@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -29,6 +30,7 @@ type Event struct {
 	Error     string     `json:"error,omitempty"`
 	Hint      string     `json:"hint,omitempty"`
 	Because   string     `json:"because,omitempty"` // of an ignored event
+	GaveWay   *GaveWay   `json:"gave_way_to,omitempty"`
 	Attempts  int        `json:"attempts"`
 	Redrives  int        `json:"redrives"`
 	RetryIn   float64    `json:"retry_in_seconds,omitempty"`
@@ -49,6 +51,15 @@ type Event struct {
 	Actions []Action `json:"actions,omitempty"`
 	// Conflicts are deliveries with another content under the same id.
 	Conflicts []Event `json:"conflicts,omitempty"`
+}
+
+// GaveWay is what had moved the money of a duplicate_operation already: an operation,
+// and the event that posted it.
+type GaveWay struct {
+	Operation string `json:"operation"`
+	Source    string `json:"source,omitempty"`
+	ID        string `json:"id,omitempty"`
+	Number    int64  `json:"event_no"`
 }
 
 // Action is who did what to an event, and why.
@@ -218,7 +229,37 @@ func describe(ctx context.Context, pool *pgxpool.Pool, rows []*dedupe.Row) ([]Ev
 		events[i].Holds = holdsOf(held[r.No], assets)
 		events[i].Told = toldOf(told[r.No], about, assets)
 	}
-	return events, nil
+	return events, addPosters(ctx, pool, events)
+}
+
+// addPosters reads which events had posted what events gave way to.
+func addPosters(ctx context.Context, pool *pgxpool.Pool, events []Event) error {
+	var operations []string
+	for _, e := range events {
+		if e.GaveWay != nil {
+			operations = append(operations, e.GaveWay.Operation)
+		}
+	}
+	if len(operations) == 0 {
+		return nil
+	}
+	owners, err := ledger.Owners(ctx, pool, operations)
+	if err != nil {
+		return err
+	}
+	posters, err := dedupe.Numbered(ctx, pool, slices.Collect(maps.Values(owners)))
+	if err != nil {
+		return err
+	}
+	for _, e := range events {
+		if e.GaveWay == nil {
+			continue
+		}
+		if by := posters[owners[e.GaveWay.Operation]]; by != nil {
+			e.GaveWay.Source, e.GaveWay.ID, e.GaveWay.Number = by.Source, by.ID, by.No
+		}
+	}
+	return nil
 }
 
 // aboutOf reads which holds and payments the transfers of events are about.
@@ -291,6 +332,9 @@ func eventOf(r *dedupe.Row) Event {
 		info, _ := dlq.Reason(r.Reason).Info()
 		e.Hint = info.Hint
 	}
+	if r.Outcome == dedupe.DuplicateOperation && r.Error != "" {
+		e.Error, e.GaveWay = "", &GaveWay{Operation: r.Error}
+	}
 	if r.Outcome == dedupe.Ignored {
 		info, _ := dlq.Reason(r.Reason).Info()
 		e.Because = info.Ignored
@@ -306,6 +350,9 @@ func (e *Event) print(s *Session) error {
 	t.row("state", e.standing())
 	t.optional("reason", e.Reason)
 	t.optional("because", e.Because)
+	if e.GaveWay != nil {
+		t.row("gave way to", fmt.Sprintf("event %s of %s, which had posted %s", e.GaveWay.ID, e.GaveWay.Source, ledger.FormatKey(e.GaveWay.Operation)))
+	}
 	t.optional("error", e.Error)
 	t.optional("hint", e.Hint)
 	if e.DLQSeq != 0 && e.State == string(dedupe.Failed) {

@@ -21,6 +21,7 @@ type Exported struct {
 	State     string     `json:"state"`
 	Outcome   string     `json:"outcome,omitempty"`
 	Reason    string     `json:"reason,omitempty"`
+	GaveWay   *GaveWay   `json:"gave_way_to,omitempty"`
 	Transfers []Transfer `json:"transfers"`
 	// Holds are those that it opened, as they stand, and its voids; Told its running
 	// totals, and refunds that moved less than they say.
@@ -53,7 +54,7 @@ func ExportEvents(ctx context.Context, s *Session, since time.Time) error {
 		for _, e := range events {
 			err := enc.Encode(Exported{
 				Source: e.Source, ID: e.ID, Variant: e.Variant, Number: e.Number, Type: e.Type,
-				State: e.State, Outcome: e.Outcome, Reason: e.Reason,
+				State: e.State, Outcome: e.Outcome, Reason: e.Reason, GaveWay: e.GaveWay,
 				Transfers: e.Transfers, Holds: e.Holds, Told: e.Told, Seq: e.Seq, Decided: e.Decided,
 			})
 			if err != nil {

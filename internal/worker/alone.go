@@ -243,7 +243,7 @@ func (l *loop) apply(ctx context.Context, tx pgx.Tx, write *pgx.Batch, it *item)
 			l.refuse(write, it, it.row, Refusal(it.posting.Err), it.posting.Err)
 			return nil
 		case len(it.posting.Posted) == 0:
-			it.row.Outcome = dedupe.DuplicateOperation
+			it.giveWay()
 		}
 	}
 	if it.row.State == dedupe.Failed {

@@ -206,7 +206,7 @@ func (l *loop) rewrite(b *pgx.Batch, it *item) {
 	case p != nil && p.Err != nil:
 		l.refuse(b, it, it.row, Refusal(p.Err), p.Err)
 	case p != nil && len(p.Posted) == 0:
-		it.row.Outcome = dedupe.DuplicateOperation
+		it.giveWay()
 		dedupe.Save(b, it.row, 0)
 	case it.marked:
 		dedupe.Save(b, it.row, 0)

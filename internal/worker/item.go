@@ -173,6 +173,11 @@ func (it *item) intend() {
 	}
 }
 
+// giveWay writes into the row that all the money of the event is there already.
+func (it *item) giveWay() {
+	it.row.Outcome, it.row.Error = dedupe.DuplicateOperation, it.posting.Transfers[0].Operation
+}
+
 // text is an error's text, cleaned of what Postgres cannot store and bounded.
 func text(err error) string {
 	if err == nil {

@@ -81,7 +81,8 @@ type Row struct {
 	Key
 	State   State
 	Outcome Outcome
-	// Reason says why an event failed, waits or was ignored; Error says it in words.
+	// Reason says why an event failed, waits or was ignored; Error says it in words. Of
+	// DuplicateOperation Error is the operation that was there, "" if nobody noted it.
 	Reason, Error string
 	Type          string
 	Occurred      time.Time
