@@ -10,13 +10,13 @@ import (
 	"github.com/onceledger/onceledger/internal/operator"
 )
 
-// Whoever wonders where the money of an event is finds the event that moved it, decided
-// in a batch or alone.
+// Whoever wonders where the money of an event is finds the event that moved it.
 func TestADuplicateNamesTheEventThatItGaveWayTo(t *testing.T) {
 	s := newSystem(t)
 	s.decide(payment("evt_1", "p1", "1999", "EUR"), payment("evt_2", "p1", "1999", "EUR"))
 	s.decideTogether(payment("evt_3", "p3", "5", "EUR"), payment("evt_4", "p1", "1999", "EUR"))
 	s.reopen("evt_2")
+	require.Equal(t, 1, s.event("evt_2").Redrives)
 
 	for _, id := range []string{"evt_2", "evt_4"} {
 		e := s.event(id)

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/onceledger/onceledger/pkg/dedupe"
 	"github.com/onceledger/onceledger/pkg/dlq"
 	"github.com/onceledger/onceledger/pkg/envelope"
+	"github.com/onceledger/onceledger/pkg/ledger"
 )
 
 // killedWorkerEnv makes this test binary a worker that dies of an event whose
@@ -113,6 +115,26 @@ func TestEventThatPanics(t *testing.T) {
 	require.Equal(t, 3, row.Attempts)
 	require.Contains(t, row.Error, "a fault of ours")
 	require.EqualValues(t, 20, s.balance("wallet:1"))
+}
+
+// Decided alone, too, a duplicate notes what it gave way to.
+func TestEventThatPanicsOnceGivesWay(t *testing.T) {
+	s := newSystem(t, shop)
+	s.publish(payment("evt_first", "p1", "bank", "wallet:1", 5))
+	var panicked atomic.Bool
+	s.start(func(w *worker) {
+		w.thinking = func(e *envelope.Event) {
+			if e.ID == "evt_again" && !panicked.Swap(true) {
+				panic("a fault of ours")
+			}
+		}
+	})
+	s.decided("evt_first", dedupe.Completed)
+	s.publish(payment("evt_again", "p1", "bank", "wallet:1", 5))
+	row := s.decided("evt_again", dedupe.Completed)
+	require.Equal(t, dedupe.DuplicateOperation, row.Outcome)
+	require.Equal(t, ledger.OperationKey("shop", "", "", "payment", "p1"), row.Error)
+	require.Equal(t, 1, row.Attempt, "it was tried alone")
 }
 
 func TestEventThatHangs(t *testing.T) {
