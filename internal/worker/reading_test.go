@@ -208,7 +208,7 @@ func TestDeadlyContentBesideADiscardedEvent(t *testing.T) {
 
 // A look that takes longer than the ack wait is no death, whoever else asks.
 func TestSlowLook(t *testing.T) {
-	s := newSystem(t, shop+"\nworker: {ack_wait: 2s}")
+	s := newSystem(t, shop+"\nworker: {ack_wait: 5s}")
 	e := payment("evt_1", "p1", "bank", "wallet:1", 5)
 	s.applied(e)
 	s.publish(respelled(e), respelled(e), respelled(e))
@@ -222,7 +222,7 @@ func TestSlowLook(t *testing.T) {
 	s.start(slow)
 	s.start(slow)
 	s.eventually(func() bool { return looks.Load() == 1 }, "the look begins")
-	s.pass(5 * time.Second)
+	s.pass(11 * time.Second)
 	require.EqualValues(t, 1, looks.Load(), "one looks, the others wait")
 	require.Equal(t, 1, s.count(`SELECT count(*) FROM readings WHERE crashes = 0`))
 	close(release)
@@ -234,7 +234,7 @@ func TestSlowLook(t *testing.T) {
 // The link to Postgres is lost in the midst of more looks than may kill, each time
 // for longer than the ack wait, while another worker has its own.
 func TestLinkLostInALook(t *testing.T) {
-	yaml := shop + "\nworker: {ack_wait: 2s}"
+	yaml := shop + "\nworker: {ack_wait: 5s}"
 	s := newSystem(t, yaml)
 	e := payment("evt_1", "p1", "bank", "wallet:1", 5)
 	s.applied(e)
@@ -250,11 +250,11 @@ func TestLinkLostInALook(t *testing.T) {
 			counted()
 			if looks.Add(1) <= crashBudget+1 {
 				cable.cut()
-				time.AfterFunc(3*time.Second, cable.mend)
+				time.AfterFunc(6*time.Second, cable.mend)
 			}
 		}
 	})
-	s.eventually(func() bool { return looks.Load() == 1 }, "the look begins")
+	s.eventually(func() bool { return looks.Load() > 0 }, "the look begins")
 	s.env["DATABASE_URL"] = s.url
 	s.cat = s.load(yaml)
 	s.start(func(w *worker) { w.thinking = func(*envelope.Event) { counted() } })
