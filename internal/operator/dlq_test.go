@@ -333,7 +333,8 @@ func TestMoveThousands(t *testing.T) {
 // The rate is kept, and a command that is stopped says how far it came.
 func TestMoveKeepsItsRate(t *testing.T) {
 	s := newSystem(t)
-	for i := range 30 {
+	const all = 100
+	for i := range all {
 		msg, err := payment(fmt.Sprint("evt_", i), fmt.Sprint("p", i), "1", "EUR").Msg()
 		require.NoError(t, err)
 		_, err = dlq.Park(t.Context(), s.js, dlq.Letter{Source: "shop", EventID: fmt.Sprint("evt_", i), Reason: dlq.RuleError, Header: msg.Header, Data: msg.Data})
@@ -351,15 +352,15 @@ func TestMoveKeepsItsRate(t *testing.T) {
 	require.NoError(t, err)
 	require.Eventually(t, func() bool {
 		info, err := letters.Info(t.Context())
-		return err == nil && info.State.Msgs <= 10
-	}, 30*time.Second, 5*time.Millisecond, "two pages are moved")
+		return err == nil && info.State.Msgs <= all-20
+	}, time.Minute, 5*time.Millisecond, "two pages are moved")
 	require.GreaterOrEqual(t, time.Since(began), time.Second)
-	time.AfterFunc(300*time.Millisecond, cancel) // the third is due a second later
+	cancel() // the others take seconds
 	require.ErrorIs(t, <-ended, context.Canceled)
 	left := len(s.list(operator.LetterQuery{}))
-	require.Equal(t, 10, left)
-	require.Contains(t, out.String(), "20 letters redriven")
+	require.Positive(t, left)
+	require.Contains(t, out.String(), fmt.Sprintf("%d letters redriven", all-left))
 	events, err := s.js.Stream(t.Context(), stream.Events)
 	require.NoError(t, err)
-	require.EqualValues(t, 20, events.CachedInfo().State.Msgs)
+	require.EqualValues(t, all-left, events.CachedInfo().State.Msgs)
 }
