@@ -195,7 +195,7 @@ func TestNobodyIsReached(t *testing.T) {
 	p := newProvider(t, nil)
 	for _, reach := range []outbound.Reach{outbound.Public, outbound.Private} {
 		o := p.Options
-		o.Client = p.client(reach, time.Second)
+		o.Client = p.client(reach, patience)
 		_, err := PayPal(Live, o).Certificate(t.Context(), liveURL)
 		require.ErrorIs(t, err, ErrUnavailable)
 		require.ErrorIs(t, err, outbound.ErrAddress)
@@ -210,7 +210,7 @@ func TestNobodyIsReached(t *testing.T) {
 	_, err := PayPal(Live, o).Certificate(t.Context(), liveURL)
 	require.ErrorIs(t, err, ErrUnavailable)
 
-	o.Client = p.client(outbound.Loopback, 5*time.Second)
+	o.Client = p.client(outbound.Loopback, patience)
 	ctx, cancel := contextWithTimeout(t, 50*time.Millisecond)
 	defer cancel()
 	_, err = PayPal(Live, o).Certificate(ctx, liveURL)
@@ -232,6 +232,7 @@ func TestACertificateIsRenewedAheadAndUsedOn(t *testing.T) {
 	p.pass(2 * time.Minute) // past four fifths
 	require.NoError(t, get())
 	p.asked(2)
+	require.Eventually(t, func() bool { return keys.(*certificates).document(liveURL).ended() == 2 }, patience, time.Millisecond, "what came is kept")
 
 	p.answers(says(http.StatusBadGateway, nil))
 	p.pass(90 * time.Minute) // past its freshness

@@ -98,6 +98,16 @@ func inPEM(chain ...*x509.Certificate) []byte {
 	return text
 }
 
+// patience is how long a test waits for what must happen, on a busy machine, too.
+const patience = time.Minute
+
+// ended is how many fetches have ended.
+func (d *document[T]) ended() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.tries
+}
+
 // start is when the clocks of tests begin.
 var start = time.Now().Truncate(time.Second)
 
@@ -137,7 +147,7 @@ func newProvider(t *testing.T, answer http.HandlerFunc) *provider {
 	p.server.TLS = &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{host.Raw, p.between.Raw}, PrivateKey: key}}}
 	p.server.StartTLS()
 	t.Cleanup(p.server.Close)
-	p.Options = Options{Client: p.client(outbound.Loopback, 5*time.Second), Roots: p.pool(), Now: p.now}
+	p.Options = Options{Client: p.client(outbound.Loopback, patience), Roots: p.pool(), Now: p.now}
 	return p
 }
 
@@ -168,7 +178,7 @@ func (p *provider) answers(answer http.HandlerFunc) {
 // asked waits until that many requests have come, in the background perhaps.
 func (p *provider) asked(n int) {
 	p.t.Helper()
-	require.Eventually(p.t, func() bool { return p.requests.Load() == int64(n) }, 20*time.Second, time.Millisecond, "%d requests", n)
+	require.Eventually(p.t, func() bool { return p.requests.Load() == int64(n) }, patience, time.Millisecond, "%d requests", n)
 }
 
 func says(status int, body []byte, header ...string) http.HandlerFunc {

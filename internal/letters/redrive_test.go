@@ -108,8 +108,8 @@ func TestRedriveWhileAWorkerRuns(t *testing.T) {
 					}
 				}
 				return true
-			}, 30*time.Second, 10*time.Millisecond)
-			require.Eventually(t, func() bool { return s.Row("evt_1").State == dedupe.Completed }, 30*time.Second, 10*time.Millisecond)
+			}, time.Minute, 10*time.Millisecond)
+			require.Eventually(t, func() bool { return s.Row("evt_1").State == dedupe.Completed }, time.Minute, 10*time.Millisecond)
 			s.Settle()
 			require.Equal(t, 1, s.Transfers())
 			require.Empty(t, s.Stored())

@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -333,7 +335,8 @@ func TestMoveThousands(t *testing.T) {
 // The rate is kept, and a command that is stopped says how far it came.
 func TestMoveKeepsItsRate(t *testing.T) {
 	s := newSystem(t)
-	for i := range 30 {
+	const all = 100
+	for i := range all {
 		msg, err := payment(fmt.Sprint("evt_", i), fmt.Sprint("p", i), "1", "EUR").Msg()
 		require.NoError(t, err)
 		_, err = dlq.Park(t.Context(), s.js, dlq.Letter{Source: "shop", EventID: fmt.Sprint("evt_", i), Reason: dlq.RuleError, Header: msg.Header, Data: msg.Data})
@@ -351,15 +354,22 @@ func TestMoveKeepsItsRate(t *testing.T) {
 	require.NoError(t, err)
 	require.Eventually(t, func() bool {
 		info, err := letters.Info(t.Context())
-		return err == nil && info.State.Msgs <= 10
-	}, 30*time.Second, 5*time.Millisecond, "two pages are moved")
+		return err == nil && info.State.Msgs <= all-20
+	}, time.Minute, 5*time.Millisecond, "two pages are moved")
 	require.GreaterOrEqual(t, time.Since(began), time.Second)
-	time.AfterFunc(300*time.Millisecond, cancel) // the third is due a second later
+	time.AfterFunc(300*time.Millisecond, cancel) // between two pages, if it is in time
 	require.ErrorIs(t, <-ended, context.Canceled)
+	said := regexp.MustCompile(`(\d+) letters redriven`).FindStringSubmatch(out.String())
+	require.NotNil(t, said, out.String())
+	told, err := strconv.Atoi(said[1])
+	require.NoError(t, err)
 	left := len(s.list(operator.LetterQuery{}))
-	require.Equal(t, 10, left)
-	require.Contains(t, out.String(), "20 letters redriven")
+	require.Positive(t, left)
+	require.GreaterOrEqual(t, told, 10)
+	// Of a page that the stop met nothing is told yet.
+	const page = 10
+	require.Contains(t, []int{0, 1}, (all-left-told+page-1)/page, "%d are told, %d left", told, left)
 	events, err := s.js.Stream(t.Context(), stream.Events)
 	require.NoError(t, err)
-	require.EqualValues(t, 20, events.CachedInfo().State.Msgs)
+	require.Contains(t, []int{0, 1}, (int(events.CachedInfo().State.Msgs)-told+page-1)/page, "%d are told", told)
 }

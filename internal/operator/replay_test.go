@@ -170,7 +170,7 @@ func TestReplayAfterARestore(t *testing.T) {
 		require.Eventually(t, func() bool {
 			return s.count(`SELECT count(*) FROM events WHERE state = 'failed' AND dlq_seq IS NULL`) == 0
 		},
-			20*time.Second, 20*time.Millisecond)
+			2*time.Minute, 20*time.Millisecond)
 	})
 	require.EqualValues(t, 110, s.balance("purse:a"))
 	s.auditClean()

@@ -74,7 +74,7 @@ func TestOtherAddressesAreNotDialled(t *testing.T) {
 	s.Start()
 	defer s.Close()
 	for _, reach := range []Reach{Public, Private} {
-		_, err := get(t, Client(Options{Reach: reach, Timeout: time.Second}), s.URL+"/?token=tiptop", 1<<10)
+		_, err := get(t, Client(Options{Reach: reach, Timeout: time.Minute}), s.URL+"/?token=tiptop", 1<<10)
 		require.ErrorIs(t, err, ErrAddress)
 		require.NotContains(t, err.Error(), "tiptop")
 	}
@@ -86,7 +86,7 @@ func TestOtherAddressesAreNotDialled(t *testing.T) {
 func TestANameThatResolvesToAPrivateAddressIsNotDialled(t *testing.T) {
 	t.Parallel()
 	for _, address := range []string{"127.0.0.1", "10.0.0.7", "169.254.169.254", "100.64.0.9"} {
-		client := Client(Options{Timeout: 2 * time.Second})
+		client := Client(Options{Timeout: time.Minute})
 		client.Transport.(*http.Transport).DialContext = (&net.Dialer{
 			Resolver: nameServer(t, address),
 			Control:  control(Public),
@@ -144,7 +144,7 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 		}
 		http.Redirect(w, r, "/other", http.StatusFound)
 	})
-	answer, err := get(t, Client(Options{Reach: Loopback, Timeout: time.Second}), to.URL, 1<<10)
+	answer, err := get(t, Client(Options{Reach: Loopback, Timeout: time.Minute}), to.URL, 1<<10)
 	require.NoError(t, err)
 	require.Equal(t, http.StatusFound, answer.Status)
 	require.Empty(t, other)
@@ -153,7 +153,7 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 func TestAnswersAreBounded(t *testing.T) {
 	t.Parallel()
 	to := stub(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, strings.Repeat("x", 1000)) })
-	client := Client(Options{Reach: Loopback, Timeout: time.Second})
+	client := Client(Options{Reach: Loopback, Timeout: time.Minute})
 	answer, err := get(t, client, to.URL, 1000)
 	require.NoError(t, err)
 	require.Len(t, answer.Body, 1000)

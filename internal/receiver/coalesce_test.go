@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/onceledger/onceledger/internal/stream/streamtest"
 	"github.com/onceledger/onceledger/pkg/envelope"
 )
 
@@ -176,7 +177,7 @@ func TestARemovedStreamIsForgotten(t *testing.T) {
 	require.Equal(t, http.StatusOK, r.send(stripe("evt_1")))
 	before := r.server.publisher.generation.Load()
 	r.remove()
-	require.Eventually(t, func() bool { return r.server.publisher.generation.Load() > before }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return r.server.publisher.generation.Load() > before }, patience, time.Millisecond)
 	require.Equal(t, http.StatusServiceUnavailable, r.send(stripe("evt_1")))
 	r.create(1 << 30)
 	require.Equal(t, http.StatusOK, r.send(stripe("evt_1")))
@@ -194,9 +195,9 @@ func TestAReconnectForgetsWhatWasStored(t *testing.T) {
 	r.remove() // as a broker does that comes back with another disk
 	require.NoError(t, broker.NATS.Kill())
 	require.NoError(t, broker.NATS.Start(t.Context()))
-	require.Eventually(t, r.conn.NC.IsConnected, 20*time.Second, 10*time.Millisecond)
+	streamtest.Reach(t, r.conn.JS) // it may not have noticed yet that the connection is lost
 	r.create(1 << 30)
-	require.Eventually(t, func() bool { return r.send(stripe("evt_1")) == http.StatusOK }, 20*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return r.send(stripe("evt_1")) == http.StatusOK }, patience, 10*time.Millisecond)
 	require.Len(t, r.stored(), 1)
 }
 

@@ -22,9 +22,6 @@ import (
 // restart, short enough that a backlog does not build up at the sender.
 const retryAfter = "5"
 
-// lingerTime is how long a sender may take to hear that it sends in vain.
-const lingerTime = 2 * time.Second
-
 // outcome says what became of a request; it is a label of metrics.
 type outcome string
 
@@ -68,7 +65,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.write(w)
 	s.observe(delivered{source: name, answer: a, remote: r.RemoteAddr, took: s.now().Sub(began)})
 	if a.hangsUp() {
-		linger(w, r.Body)
+		linger(w, r.Body, s.limits.linger)
 	}
 }
 
@@ -214,9 +211,9 @@ func (a answer) hangsUp() bool {
 // linger drops what a sender still sends while its answer is on the way: to
 // close on unread bytes resets the connection, which may take the answer with
 // it (RFC 9112, section 9.6), and a sender that never hears 413 sends for ever.
-func linger(w http.ResponseWriter, body io.Reader) {
+func linger(w http.ResponseWriter, body io.Reader, limit time.Duration) {
 	c := http.NewResponseController(w)
-	if errors.Join(c.Flush(), c.SetReadDeadline(time.Now().Add(lingerTime))) == nil {
+	if errors.Join(c.Flush(), c.SetReadDeadline(time.Now().Add(limit))) == nil {
 		_, _ = io.Copy(io.Discard, body)
 	}
 }

@@ -46,7 +46,7 @@ func TestABatchIsStoredEventByEvent(t *testing.T) {
 	more := strings.ReplaceAll(body, "EV", "EX")
 	require.Equal(t, http.StatusServiceUnavailable, r.must(r.request(more)).status)
 	r.create(1 << 30)
-	require.Eventually(t, func() bool { return r.must(r.request(more)).status == http.StatusNoContent }, 20*time.Second, 50*time.Millisecond)
+	require.Eventually(t, func() bool { return r.must(r.request(more)).status == http.StatusNoContent }, patience, 50*time.Millisecond)
 	ids = r.ids()
 	require.Equal(t, 1, ids["EX249"])
 }

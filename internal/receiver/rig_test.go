@@ -34,6 +34,9 @@ func TestMain(m *testing.M) { stacktest.Main(m, &shared, devstack.NATS) }
 
 const secret = "whsec_of_the_receiver_tests"
 
+// patience is how long a test waits for what must happen, on a busy machine, too.
+const patience = time.Minute
+
 // rig is a receiver in this process on a real broker. Its source and its
 // stream are its own, so that rigs share a broker.
 type rig struct {

@@ -23,7 +23,7 @@ import (
 
 func TestDrainLosesNothing(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newRig(t, func(s *Server) { s.limits.read, s.limits.write, s.limits.drain = patience, patience, patience })
 	at, err := url.Parse(r.url)
 	require.NoError(t, err)
 
@@ -33,7 +33,7 @@ func TestDrainLosesNothing(t *testing.T) {
 	slow, err := net.Dial("tcp", at.Host)
 	require.NoError(t, err)
 	defer slow.Close()
-	require.NoError(t, slow.SetDeadline(time.Now().Add(20*time.Second)))
+	require.NoError(t, slow.SetDeadline(time.Now().Add(patience)))
 	_, err = fmt.Fprintf(slow, "POST %s HTTP/1.1\r\nHost: x\r\nStripe-Signature: %s\r\nContent-Length: %d\r\nExpect: 100-continue\r\n\r\n",
 		at.Path, req.Header.Get("Stripe-Signature"), len(body))
 	require.NoError(t, err)
@@ -144,7 +144,7 @@ func TestRun(t *testing.T) {
 			status, _ := get("http://" + cfg.Receiver.Admin + "/readyz")
 			return status == http.StatusOK
 		},
-			20*time.Second, 10*time.Millisecond)
+			patience, 10*time.Millisecond)
 
 		base.url = "http://" + cfg.Receiver.Listen + "/webhooks/" + base.name
 		require.Equal(t, http.StatusOK, base.send(stripe("evt_run")))
@@ -195,7 +195,7 @@ func TestRun(t *testing.T) {
 		require.Eventually(t, func() bool {
 			status, text := get("http://" + cfg.Receiver.Admin + "/readyz")
 			return status == http.StatusServiceUnavailable && strings.Contains(text, "starting")
-		}, 20*time.Second, 10*time.Millisecond)
+		}, patience, 10*time.Millisecond)
 		status, _ := get("http://" + cfg.Receiver.Admin + "/healthz")
 		require.Equal(t, http.StatusOK, status)
 		cancel(errors.New("stop"))

@@ -25,7 +25,7 @@ import (
 
 // limits bounds the phases of a connection.
 type limits struct {
-	header, read, write, idle, drain time.Duration
+	header, read, write, idle, drain, linger time.Duration
 }
 
 var defaultLimits = limits{
@@ -34,6 +34,7 @@ var defaultLimits = limits{
 	write:  20 * time.Second, // from the end of the header: reading, storing and answering
 	idle:   90 * time.Second, // longer than the proxies in front keep theirs
 	drain:  15 * time.Second, // reading and storing what is under way, in all but odd cases
+	linger: 2 * time.Second,  // what a sender may take to hear that it sends in vain
 }
 
 // headerBytes is the largest request header; signatures and cookies fit well within.

@@ -38,7 +38,7 @@ func looksUp(t *testing.T, s *systemtest.System) (asked *atomic.Int64) {
 	t.Cleanup(api.Close)
 	client, faults := fetch.New(config.Source{
 		Name: config.Text{Value: "shop"}, Provider: config.Text{Value: "mollie-classic"},
-		Fetch: &config.Fetch{URL: config.Text{Value: api.URL}, Token: config.NewSecret("test_key"), Timeout: 5 * time.Second},
+		Fetch: &config.Fetch{URL: config.Text{Value: api.URL}, Token: config.NewSecret("test_key"), Timeout: time.Minute},
 	}, 1<<20)
 	require.Empty(t, faults)
 	s.Catalog.Sources["shop"].Fetch = client

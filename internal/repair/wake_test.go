@@ -14,8 +14,8 @@ import (
 	"github.com/onceledger/onceledger/pkg/envelope"
 )
 
-// sleepy are the right rules with refunds, and delays that no test outlasts, but for
-// one in thousands; misnamed take a payment's operation from its event.
+// sleepy are the right rules with refunds, and long delays; misnamed take a payment's
+// operation from its event.
 var (
 	sleepy = strings.Replace(right, "base: 50ms, cap: 100ms", "base: 1h, cap: 24h", 1) + `      - when: event.type == "refunded"
         transfers:
@@ -34,6 +34,10 @@ func giveBack(id, of string) *envelope.Event {
 // waits publishes events and waits until they are pending for want of their parent.
 func waits(t *testing.T, s *systemtest.System, events ...*envelope.Event) {
 	t.Helper()
+	// A delay is uniform from nothing on, so that the longest one that a file may ask
+	// for would be a short one now and then.
+	retry := &s.Catalog.Sources["shop"].Retry
+	retry.Base, retry.Cap = 10_000*time.Hour, 10_000*time.Hour
 	stop := s.Work()
 	defer stop()
 	for _, e := range events {
@@ -44,7 +48,7 @@ func waits(t *testing.T, s *systemtest.System, events ...*envelope.Event) {
 	}
 	require.Eventually(t, func() bool {
 		return s.Count(`SELECT count(*) FROM events WHERE state = 'pending' AND reason = 'missing_parent'`) == len(events)
-	}, 30*time.Second, 10*time.Millisecond)
+	}, time.Minute, 10*time.Millisecond)
 	require.Equal(t, len(events), s.Count(`SELECT count(*) FROM waiting`))
 }
 
@@ -65,7 +69,7 @@ func TestWhatWaitedForACorrectionIsTriedAtOnce(t *testing.T) {
 	defer stop()
 	require.Eventually(t, func() bool {
 		return s.Count(`SELECT count(*) FROM events WHERE state = 'completed' AND event_id IN ('evt_r1', 'evt_r2')`) == 2
-	}, 30*time.Second, 10*time.Millisecond)
+	}, time.Minute, 10*time.Millisecond)
 	require.EqualValues(t, 300, s.Balance(wallet))
 	row := s.Row("evt_r1")
 	require.Equal(t, 1, row.Attempts, "that which failed")
@@ -90,6 +94,6 @@ func TestWhatWaitedForALetterIsTriedAtOnce(t *testing.T) {
 	require.NoError(t, err)
 	stop := s.Work()
 	defer stop()
-	require.Eventually(t, func() bool { return s.Row("evt_r1").State == dedupe.Completed }, 30*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return s.Row("evt_r1").State == dedupe.Completed }, time.Minute, 10*time.Millisecond)
 	require.EqualValues(t, 300, s.Balance(wallet))
 }

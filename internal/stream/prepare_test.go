@@ -33,7 +33,7 @@ func TestPrepare(t *testing.T) {
 	t.Run("waits for a server that went away after it was connected to", func(t *testing.T) {
 		t.Parallel()
 		dir := t.TempDir()
-		first := broker(t, func(o *server.Options) { o.StoreDir = dir })
+		first := broker(t, func(o *server.Options) { o.StoreDir, o.Port, o.HTTPPort = dir, free(t), free(t) })
 		cfg := configOf(first)
 		conn := open(t, cfg)
 		first.Shutdown()
@@ -49,7 +49,7 @@ func TestPrepare(t *testing.T) {
 			proof, err := stream.Prepare(t.Context(), conn, cfg, zerolog.New(&log), nil)
 			done <- result{proof, err}
 		}()
-		require.Eventually(t, func() bool { return strings.Contains(strings.Join(log.all(), ""), "trying again") }, 20*time.Second, 5*time.Millisecond)
+		require.Eventually(t, func() bool { return strings.Contains(strings.Join(log.all(), ""), "trying again") }, time.Minute, 5*time.Millisecond)
 
 		broker(t, func(o *server.Options) {
 			o.StoreDir = dir

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"strings"
 	"testing"
@@ -35,9 +36,23 @@ func broker(t *testing.T, edit ...func(*server.Options)) *server.Server {
 	s, err := server.NewServer(opts)
 	require.NoError(t, err)
 	s.Start()
-	require.True(t, s.ReadyForConnections(10*time.Second))
+	require.True(t, s.ReadyForConnections(time.Minute))
 	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
 	return s
+}
+
+// free returns a port that nobody listens on, below those that the system gives to
+// clients: one of theirs may be taken while the server that had it is away.
+func free(t *testing.T) int {
+	t.Helper()
+	for {
+		port := 10_000 + rand.IntN(20_000)
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		if err == nil {
+			require.NoError(t, l.Close())
+			return port
+		}
+	}
 }
 
 func configOf(s *server.Server) config.NATS {
@@ -58,7 +73,8 @@ func open(t *testing.T, cfg config.NATS) *stream.Conn {
 	return conn
 }
 
-// impostor greets like a nats-server of another version.
+// impostor greets like a nats-server of another version, as often as a client that
+// has no patience comes.
 func impostor(t *testing.T, version string) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -67,19 +83,26 @@ func impostor(t *testing.T, version string) string {
 	t.Cleanup(func() { _ = l.Close(); <-done })
 	go func() {
 		defer close(done)
-		conn, err := l.Accept()
-		if err != nil {
-			return
-		}
-		defer conn.Close()
-		context.AfterFunc(t.Context(), func() { _ = conn.Close() })
-		fmt.Fprintf(conn, "INFO {\"server_id\":\"X\",\"version\":%q,\"proto\":1,\"headers\":true,\"max_payload\":1048576}\r\n", version)
-		lines := bufio.NewScanner(conn)
-		for lines.Scan() {
-			if strings.HasPrefix(lines.Text(), "PING") {
-				fmt.Fprint(conn, "PONG\r\n")
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
 			}
+			greet(t, conn, version)
 		}
 	}()
 	return "nats://" + l.Addr().String()
+}
+
+// greet plays a server of a version until its client or the test ends.
+func greet(t *testing.T, conn net.Conn, version string) {
+	defer conn.Close()
+	defer context.AfterFunc(t.Context(), func() { _ = conn.Close() })()
+	fmt.Fprintf(conn, "INFO {\"server_id\":\"X\",\"version\":%q,\"proto\":1,\"headers\":true,\"max_payload\":1048576}\r\n", version)
+	lines := bufio.NewScanner(conn)
+	for lines.Scan() {
+		if strings.HasPrefix(lines.Text(), "PING") {
+			fmt.Fprint(conn, "PONG\r\n")
+		}
+	}
 }

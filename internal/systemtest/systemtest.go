@@ -149,7 +149,7 @@ func (s *System) Settle() {
 	require.Eventually(s.T, func() bool {
 		consumer, err := events.Consumer(s.T.Context(), stream.Consumer)
 		return err == nil && consumer.CachedInfo().AckFloor.Stream >= last && consumer.CachedInfo().NumAckPending == 0
-	}, 30*time.Second, 10*time.Millisecond)
+	}, time.Minute, 10*time.Millisecond)
 }
 
 // Stored returns all letters that are stored, oldest first.

@@ -10,10 +10,10 @@ import (
 	"github.com/onceledger/onceledger/pkg/dedupe"
 )
 
-// One worker alone loses Postgres, for several ack waits, with attempts begun.
+// One worker alone loses Postgres, for two ack waits, with attempts begun.
 // The other could take their events over, and would count that as crashes.
 func TestDebtsAreKeptFromOthers(t *testing.T) {
-	yaml := shop + "\nworker: {ack_wait: 2s}"
+	yaml := shop + "\nworker: {ack_wait: 5s}"
 	s := newSystem(t, yaml)
 	s.payments(0, 20)
 	s.expire(20)
@@ -30,7 +30,7 @@ func TestDebtsAreKeptFromOthers(t *testing.T) {
 	s.env["DATABASE_URL"] = s.url
 	s.cat = s.load(yaml)
 	s.start()
-	s.pass(5 * time.Second)
+	s.pass(11 * time.Second)
 	require.Equal(t, begun, s.count(`SELECT count(*) FROM events WHERE state = 'processing'`), "nobody touches them")
 	cable.mend()
 	s.settled()
@@ -41,7 +41,7 @@ func TestDebtsAreKeptFromOthers(t *testing.T) {
 // The answer to the marking of redelivered events is lost with the cable: the
 // rows say that an attempt has begun, and nobody knows it.
 func TestLostAnswersToMarking(t *testing.T) {
-	yaml := shop + "\nworker: {ack_wait: 2s}"
+	yaml := shop + "\nworker: {ack_wait: 5s}"
 	s := newSystem(t, yaml)
 	s.payments(0, 50)
 	s.expire(50)
@@ -56,7 +56,7 @@ func TestLostAnswersToMarking(t *testing.T) {
 
 // A worker that stops while it owes attempts pays them first.
 func TestStopPaysDebts(t *testing.T) {
-	yaml := shop + "\nworker: {ack_wait: 2s}"
+	yaml := shop + "\nworker: {ack_wait: 5s}"
 	s := newSystem(t, yaml)
 	s.payments(0, 20)
 	s.expire(20)

@@ -5,7 +5,6 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
@@ -155,7 +154,7 @@ func TestHoldsExpire(t *testing.T) {
 	s.fund(100)
 	s.publish(deal("authorised", "evt_hold", "h1", "", 60, ""))
 	s.decided("evt_hold", dedupe.Completed)
-	require.Eventually(t, func() bool { return s.held("purse:1") == 0 }, 10*time.Second, 10*time.Millisecond)
+	s.eventually(func() bool { return s.held("purse:1") == 0 }, "the hold expires")
 	s.publish(deal("captured", "evt_late", "c1", "h1", 60, ""), payment("evt_spend", "p1", "purse:1", "bank", 90))
 	s.parkedAs("evt_late", dlq.HoldClosed, "is expired")
 	require.Equal(t, dedupe.Applied, s.decided("evt_spend", dedupe.Completed).Outcome)

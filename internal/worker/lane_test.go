@@ -113,7 +113,8 @@ func (m *mollieAPI) questions() int {
 	return m.asked
 }
 
-// asks lets the shop's hints be looked up at the API.
+// asks lets the shop's hints be looked up at the API. A slow machine is no API that
+// is away.
 func (s *system) asks(m *mollieAPI, timeout time.Duration) {
 	s.t.Helper()
 	client, faults := fetch.New(config.Source{
@@ -153,7 +154,7 @@ func TestAHintIsLookedUp(t *testing.T) {
 	s := newSystem(t, patientPSP)
 	m := newMollieAPI(t)
 	m.pays("tr_1", "paid")
-	s.asks(m, 5*time.Second)
+	s.asks(m, time.Minute)
 	var w *worker
 	s.start(func(started *worker) { w = started })
 
@@ -241,7 +242,7 @@ func TestUnmatchedHintsAreParkedWhereTheSourceSaysSo(t *testing.T) {
 func TestWhatTheAPIRefusesIsTriedWithinTheBudget(t *testing.T) {
 	s := newSystem(t, psp)
 	m := newMollieAPI(t)
-	s.asks(m, 5*time.Second)
+	s.asks(m, time.Minute)
 	stop := s.start()
 	lost, late := hint("tr_404"), hint("tr_late")
 	s.publish(lost)
@@ -255,7 +256,7 @@ func TestWhatTheAPIRefusesIsTriedWithinTheBudget(t *testing.T) {
 	stop()
 
 	s.cat = s.load(patientPSP)
-	s.asks(m, 5*time.Second)
+	s.asks(m, time.Minute)
 	s.start()
 	s.publish(late)
 	s.eventually(func() bool { row := s.row(late.ID); return row != nil && row.Attempts > 0 }, "it waits")
@@ -275,12 +276,12 @@ func TestAnAPIThatIsAwayHoldsUpNobody(t *testing.T) {
 			s := newSystem(t, psp+"\nworker: {ack_wait: 2s}")
 			m := newMollieAPI(t)
 			m.set(func() { away(m) })
-			s.asks(m, 200*time.Millisecond)
+			s.asks(m, time.Second)
 			var w *worker
 			s.start(func(started *worker) {
 				w = started
 				w.lanes["shop"].delay = time.Second
-				w.lanes["shop"].breaker = newBreaker(w.lanes["shop"].breaker.Outage, 200*time.Millisecond, 50*time.Millisecond, time.Second)
+				w.lanes["shop"].breaker = newBreaker(w.lanes["shop"].breaker.Outage, time.Second, 50*time.Millisecond, time.Second)
 			})
 			const hints = 3 * laneQueue
 			for i := range hints {
@@ -317,7 +318,7 @@ func TestAStopGivesHintsBack(t *testing.T) {
 	s := newSystem(t, psp)
 	m := newMollieAPI(t)
 	m.set(func() { m.held = make(chan struct{}) })
-	s.asks(m, 10*time.Second)
+	s.asks(m, time.Minute)
 	stop, tell := s.startTold()
 	const hints = 2 * laneWorkers
 	for i := range hints {
@@ -342,7 +343,7 @@ func TestAHintThatComesAgainChangesNothing(t *testing.T) {
 	s := newSystem(t, patientPSP)
 	m := newMollieAPI(t)
 	m.pays("tr_1", "paid", "re_1")
-	s.asks(m, 5*time.Second)
+	s.asks(m, time.Minute)
 	w := newWorker(s.cat, s.log, Tuning{})
 	require.NoError(t, w.open(t.Context()))
 	defer w.close()
@@ -365,7 +366,7 @@ func TestPostgresAwayWhileHintsWait(t *testing.T) {
 	s := newSystem(t, psp)
 	m := newMollieAPI(t)
 	m.pays("tr_1", "paid")
-	s.asks(m, 20*time.Second) // a slow machine is no API that is away
+	s.asks(m, time.Minute)
 	s.start()
 	s.publish(hint("tr_1"))
 	s.settles()

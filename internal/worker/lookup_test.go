@@ -22,7 +22,7 @@ sources:
   shop:
     provider: stripe
     secret: whsec_1
-    fetch: {url: "URL", token: rk_test_1, timeout: 2s}
+    fetch: {url: "URL", token: rk_test_1, timeout: 30s}
     rules:
       - when: event.type == "v1.charge.succeeded"
         transfers:

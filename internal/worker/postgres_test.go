@@ -169,7 +169,7 @@ func TestPostgresCrashRecovery(t *testing.T) {
 func TestSlowPostgres(t *testing.T) {
 	s := newSystem(t, shop)
 	var w *worker
-	s.start(func(started *worker) { w = started; w.slow.Settle = time.Second })
+	s.start(func(started *worker) { w = started; w.slow.Settle = 5 * time.Second }) // no batch waits for a lock that long
 	s.payments(0, 10)
 	s.settled()
 	tx, err := s.pool.Begin(t.Context())
@@ -274,7 +274,7 @@ func TestFailedCommits(t *testing.T) {
 // A backlog that is older than the age budget meets a Postgres that comes and
 // goes twenty times.
 func TestPostgresFlaps(t *testing.T) {
-	yaml := strings.Replace(shop, "age: 1h", "age: 1s", 1) + "\nworker: {ack_wait: 2s}"
+	yaml := strings.Replace(shop, "age: 1h", "age: 1s", 1) + "\nworker: {ack_wait: 5s}"
 	s := newSystem(t, yaml)
 	const n, flaps = 4000, 20
 	s.payments(0, n)
@@ -301,7 +301,7 @@ func TestPostgresFlaps(t *testing.T) {
 // the answer to the marking gets lost. The other worker must not take that for
 // the death of the first.
 func TestNetworkFlaps(t *testing.T) {
-	yaml := strings.Replace(shop, "age: 1h", "age: 1s", 1) + "\nworker: {ack_wait: 2s}"
+	yaml := strings.Replace(shop, "age: 1h", "age: 1s", 1) + "\nworker: {ack_wait: 5s}"
 	s := newSystem(t, yaml)
 	const n, flaps = 4000, 20
 	s.payments(0, n)

