@@ -154,7 +154,6 @@ func TestAProcess(t *testing.T) {
 		_, err = io.ReadFull(conn, make([]byte, len("HTTP/1.1 100 Continue\r\n\r\n")))
 		require.NoError(t, err)
 
-		began := time.Now()
 		require.NoError(t, p.Process.Signal(syscall.SIGTERM))
 		status, reason := 0, ""
 		require.Eventually(t, func() bool {
@@ -163,8 +162,7 @@ func TestAProcess(t *testing.T) {
 		}, 10*time.Second, time.Millisecond)
 		require.Contains(t, reason, "draining")
 		require.NoError(t, p.Process.Signal(syscall.SIGTERM))
-		require.Equal(t, -1, p.exit(t))
-		require.Less(t, time.Since(began), 10*time.Second, "the request would have had so long")
+		require.Equal(t, -1, p.exit(t), "it ended by the signal, and not with its drain")
 	})
 	t.Run("refuses what would lose money with 3 and says what to change", func(t *testing.T) {
 		path, _, _ := file(t, ", events_max_bytes: 1MiB")
@@ -202,5 +200,5 @@ func ready(admin string) (status int, body string) {
 
 func waitReady(t *testing.T, admin string) {
 	t.Helper()
-	require.Eventually(t, func() bool { status, _ := ready(admin); return status == http.StatusOK }, 20*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { status, _ := ready(admin); return status == http.StatusOK }, time.Minute, 5*time.Millisecond)
 }

@@ -2,8 +2,10 @@ package devstack_test
 
 import (
 	"context"
+	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -45,9 +47,9 @@ func TestNATSSyncsAlways(t *testing.T) {
 	response, err := http.Get(shared.NATSMonitorURL + "/jsz?config=true")
 	require.NoError(t, err)
 	defer response.Body.Close()
-	body := make([]byte, 1<<16)
-	n, _ := response.Body.Read(body)
-	require.Contains(t, string(body[:n]), `"sync_always": true`)
+	body, err := io.ReadAll(response.Body)
+	require.NoError(t, err)
+	require.Contains(t, string(body), `"sync_always": true`)
 }
 
 func TestStrangersAreRefused(t *testing.T) {
@@ -222,6 +224,23 @@ func TestServicesSayThatTheirPortIsTaken(t *testing.T) {
 		require.NoError(t, thief.Close())
 		require.NoError(t, service.Start(t.Context()))
 	}
+}
+
+// The health page of another stack's server is as good as that of its own.
+func TestAnotherServersHealthIsNotBelieved(t *testing.T) {
+	t.Parallel()
+	stack := start(t, devstack.Options{Small: true, Only: []devstack.Kind{devstack.NATS}})
+	u, err := url.Parse(stack.NATSMonitorURL)
+	require.NoError(t, err)
+	require.NoError(t, stack.NATS.Stop(t.Context()))
+	thief, err := net.Listen("tcp", u.Host)
+	require.NoError(t, err)
+	other := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	require.NoError(t, other.Listener.Close())
+	other.Listener = thief
+	other.Start()
+	defer other.Close()
+	require.ErrorIs(t, stack.NATS.Start(t.Context()), devstack.ErrPortTaken)
 }
 
 func TestPostgresDataGoesElsewhereWhereItsUserCannotFollow(t *testing.T) {

@@ -2,6 +2,7 @@ package devstack
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"syscall"
 
 	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
 )
 
 const (
@@ -87,15 +89,31 @@ func (s *Stack) startNATS(ctx context.Context) error {
 			Path:    self,
 			Env:     append(os.Environ(), NATSConfEnv+"="+conf),
 			LogFile: filepath.Join(s.dir, "logs", "nats.log"),
-			Ready:   func(ctx context.Context) error { return probeHTTP(ctx, health) },
+			Ready:   func(ctx context.Context) error { return errors.Join(probeHTTP(ctx, health), s.probeNATS()) },
 			lock:    s.lockPath(NATS),
 		}, nil
 	}, &s.state.NATSPort, &s.state.MonitorPort)
 	if err != nil {
 		return err
 	}
-	s.NATSURL = fmt.Sprintf("nats://%s:%s@%s:%d", userName, s.state.Password, loopback, s.state.NATSPort)
+	s.NATSURL = s.natsURL()
 	s.NATSMonitorURL = fmt.Sprintf("http://%s:%d", loopback, s.state.MonitorPort)
+	return nil
+}
+
+func (s *Stack) natsURL() string {
+	return fmt.Sprintf("nats://%s:%s@%s:%d", userName, s.state.Password, loopback, s.state.NATSPort)
+}
+
+// probeNATS connects with the password of this stack. Its health page alone does not
+// say whose it is: where another stack has taken the port, that one's answers, for as
+// long as the server of this stack has not noticed.
+func (s *Stack) probeNATS() error {
+	conn, err := nats.Connect(s.natsURL(), nats.NoReconnect())
+	if err != nil {
+		return fmt.Errorf("connect to nats: %w", err)
+	}
+	conn.Close()
 	return nil
 }
 

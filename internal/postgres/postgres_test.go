@@ -78,6 +78,8 @@ func TestAWaitForALockEnds(t *testing.T) {
 	holder, err := pool.Begin(t.Context())
 	require.NoError(t, err)
 	defer func() { _ = holder.Rollback(t.Context()) }()
+	_, err = holder.Exec(t.Context(), `SET LOCAL idle_in_transaction_session_timeout = 0`) // it outlives the wait
+	require.NoError(t, err)
 	_, err = holder.Exec(t.Context(), `INSERT INTO assets VALUES ('GEMS', 0)`)
 	require.NoError(t, err)
 

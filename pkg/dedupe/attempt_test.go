@@ -33,7 +33,7 @@ func begin(ctx context.Context, pool *pgxpool.Pool, rows ...dedupe.Row) (*dedupe
 func TestBeginTakesWhatIsAsItWasRead(t *testing.T) {
 	t.Parallel()
 	url := pgtest.Migrated(t, stack.DatabaseURL)
-	pool := pgtest.Open(t, url, postgres.Worker)
+	pool := pgtest.Patient(t, url, postgres.Worker)
 	for no, change := range []string{
 		"", // as it was read
 		`state = 'processing'`,
@@ -99,7 +99,7 @@ func TestOverlappingBeginsDoNotDeadlock(t *testing.T) {
 	t.Parallel()
 	const n = 60
 	url := pgtest.Migrated(t, stack.DatabaseURL)
-	pool := pgtest.Open(t, url, postgres.Owner)
+	pool := pgtest.Patient(t, url, postgres.Owner)
 	keys := make([]dedupe.Key, n)
 	for i := range n {
 		id := fmt.Sprintf("evt%x", sha256.Sum256([]byte{byte(i)})) // keys in another order than numbers

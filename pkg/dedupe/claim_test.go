@@ -235,10 +235,15 @@ func eventually(t testing.TB, done func() bool) {
 }
 
 // quick requires that do ends in about the time a claim may take, and not in the
-// three seconds that the client would wait.
+// three seconds that the client would wait; once, since a machine may stand still.
 func quick(t testing.TB, do func(context.Context)) {
 	t.Helper()
-	began := time.Now()
-	do(t.Context())
-	require.Less(t, time.Since(began), 2*time.Second)
+	for range 5 {
+		began := time.Now()
+		do(t.Context())
+		if time.Since(began) < 2*time.Second {
+			return
+		}
+	}
+	require.Fail(t, "it waited for Redis each time")
 }

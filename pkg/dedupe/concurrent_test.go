@@ -123,7 +123,7 @@ func TestOverlappingBatchesDoNotDeadlock(t *testing.T) {
 func TestOverlappingLettersDoNotDeadlock(t *testing.T) {
 	t.Parallel()
 	url := pgtest.Migrated(t, stack.DatabaseURL)
-	pool := pgtest.Open(t, url, postgres.Worker)
+	pool := pgtest.Patient(t, url, postgres.Worker)
 	const events = 120
 	rows := make([]*dedupe.Row, events)
 	for n := range rows {

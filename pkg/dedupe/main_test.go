@@ -27,7 +27,7 @@ func TestMain(m *testing.M) { stacktest.Main(m, &stack, devstack.Postgres, devst
 // open returns a database of the test's own, with the rights of a worker.
 func open(t testing.TB) *pgxpool.Pool {
 	t.Helper()
-	return pgtest.Pool(t, stack.DatabaseURL, postgres.Worker)
+	return pgtest.Patient(t, pgtest.Migrated(t, stack.DatabaseURL), postgres.Worker)
 }
 
 // ignored is a finished event; its content is made of its id.

@@ -65,7 +65,7 @@ func TestEveryLockIsInKeyOrder(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			url := pgtest.Migrated(t, stack.DatabaseURL)
-			pool := pgtest.Open(t, url, postgres.Worker)
+			pool := pgtest.Patient(t, url, postgres.Worker)
 			last, first := in(lock.state, ignored(1, "evt_b")), in(lock.state, ignored(2, "evt_a"))
 			insert(t, pool, last, first)
 			pgtest.Exec(t, url, `UPDATE events SET attempt = 1, redrives = CASE state WHEN 'pending' THEN 1 ELSE 0 END`)

@@ -73,7 +73,7 @@ func TestReadings(t *testing.T) {
 func TestRestartKillsNoReader(t *testing.T) {
 	t.Parallel()
 	url := pgtest.Migrated(t, stack.DatabaseURL)
-	pool := pgtest.Open(t, url, postgres.Worker)
+	pool := pgtest.Patient(t, url, postgres.Worker)
 	for range 5 {
 		readable, err := dedupe.BeginReading(t.Context(), pool, dedupe.NewReading(dedupe.Key{Source: "shop", ID: "evt_1"}, [32]byte{1}, 0), time.Second, 1)
 		require.NoError(t, err)

@@ -221,7 +221,7 @@ func TestSaveRewritesEverythingButKeyAndNumber(t *testing.T) {
 func TestSaveCountsByTheDatabasesClock(t *testing.T) {
 	t.Parallel()
 	url := pgtest.Migrated(t, stack.DatabaseURL)
-	pool := pgtest.Open(t, url, postgres.Worker)
+	pool := pgtest.Patient(t, url, postgres.Worker)
 	row := in(dedupe.Pending, ignored(1, "evt"))
 	insert(t, pool, row)
 	have := read(t, pool, row.Key)

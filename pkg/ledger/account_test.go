@@ -20,7 +20,7 @@ import (
 func openBoth(t testing.TB) (worker, owner *pgxpool.Pool) {
 	t.Helper()
 	url := pgtest.Migrated(t, stack.DatabaseURL)
-	return pgtest.Open(t, url, postgres.Worker), pgtest.Open(t, url, postgres.Owner)
+	return pgtest.Patient(t, url, postgres.Worker), pgtest.Patient(t, url, postgres.Owner)
 }
 
 // openAccount opens an account in EUR, or returns why not.

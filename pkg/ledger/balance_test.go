@@ -257,7 +257,7 @@ func TestTransactionsThatCommitOutOfOrder(t *testing.T) {
 // A role that may not see what others run does not call final what it cannot know.
 func TestSettledKnowsWhatItCannotSee(t *testing.T) {
 	own := pgtest.Migrated(t, stack.DatabaseURL)
-	owner, worker := pgtest.Open(t, own, postgres.Owner), pgtest.Open(t, own, postgres.Worker)
+	owner, worker := pgtest.Patient(t, own, postgres.Owner), pgtest.Patient(t, own, postgres.Worker)
 	require.NoError(t, owner.Ping(t.Context())) // and keeps its session
 	settled, err := ledger.Settled(t.Context(), worker, time.Now().Add(-time.Second))
 	require.NoError(t, err)

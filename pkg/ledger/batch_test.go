@@ -349,7 +349,7 @@ func TestABatchRolledBackIsNotThere(t *testing.T) {
 
 func TestDeclareAssets(t *testing.T) {
 	t.Parallel()
-	pool := pgtest.Pool(t, stack.DatabaseURL, postgres.Worker)
+	pool := pgtest.Patient(t, pgtest.Migrated(t, stack.DatabaseURL), postgres.Worker)
 	declare := func(assets ...ledger.Asset) error {
 		return pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error { return ledger.DeclareAssets(t.Context(), tx, assets) })
 	}

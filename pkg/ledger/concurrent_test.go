@@ -48,8 +48,8 @@ func TestConcurrentBatchesSpendEveryCentOnce(t *testing.T) {
 	t.Parallel()
 	url := pgtest.Migrated(t, stack.DatabaseURL)
 	pgtest.Exec(t, url, `DROP TRIGGER accounts_limit ON accounts`)
-	pool := pgtest.Open(t, url, postgres.Worker)
-	pools := []*pgxpool.Pool{pool, pgtest.Open(t, url, postgres.Worker)} // of eight connections each
+	pool := pgtest.Patient(t, url, postgres.Worker)
+	pools := []*pgxpool.Pool{pool, pgtest.Patient(t, url, postgres.Worker)} // of eight connections each
 	const funds, rounds, size = 600, 10, 20
 	mustPost(t, pool, event(move("fund1", "world", "wallet1", funds)), event(move("fund2", "world", "wallet2", funds)))
 

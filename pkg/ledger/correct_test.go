@@ -21,7 +21,7 @@ import (
 // openOwner returns a database of the test's own, with the rights of an operator.
 func openOwner(t testing.TB) *pgxpool.Pool {
 	t.Helper()
-	return pgtest.Pool(t, stack.DatabaseURL, postgres.Owner)
+	return pgtest.Patient(t, pgtest.Migrated(t, stack.DatabaseURL), postgres.Owner)
 }
 
 func correct(ctx context.Context, pool *pgxpool.Pool, c *ledger.Correction) error {

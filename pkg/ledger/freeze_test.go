@@ -84,7 +84,7 @@ func TestAFrozenAccountStandsStill(t *testing.T) {
 			if name == "wallet" {
 				pgtest.Exec(t, url, `DROP TRIGGER accounts_state ON accounts`)
 			}
-			worker, owner := pgtest.Open(t, url, postgres.Worker), pgtest.Open(t, url, postgres.Owner)
+			worker, owner := pgtest.Patient(t, url, postgres.Worker), pgtest.Patient(t, url, postgres.Owner)
 			mustPost(t, worker, event(move("first", "world", name, 10)))
 			var posted, refused atomic.Int64
 			ctx, stop := context.WithCancel(t.Context())

@@ -25,7 +25,7 @@ func TestConcurrentHoldsKeepTheLimit(t *testing.T) {
 	t.Parallel()
 	url := pgtest.With(t, pgtest.Migrated(t, stack.DatabaseURL), "jit", "off")
 	pgtest.Exec(t, url, `DROP TRIGGER accounts_limit ON accounts`)
-	pools := []*pgxpool.Pool{pgtest.Open(t, url, postgres.Worker), pgtest.Open(t, url, postgres.Worker)} // of eight connections each
+	pools := []*pgxpool.Pool{pgtest.Patient(t, url, postgres.Worker), pgtest.Patient(t, url, postgres.Worker)} // of eight connections each
 	const funds, rounds = 400, 12
 	mustPost(t, pools[0], event(move("fund1", "world", "wallet1", funds)), event(move("fund2", "world", "wallet2", funds)))
 

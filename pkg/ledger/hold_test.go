@@ -22,7 +22,7 @@ const soon = time.Microsecond
 // checks that it is for.
 func openHolds(t testing.TB) *pgxpool.Pool {
 	t.Helper()
-	return pgtest.Open(t, pgtest.With(t, pgtest.Migrated(t, stack.DatabaseURL), "jit", "off"), postgres.Worker)
+	return pgtest.Patient(t, pgtest.With(t, pgtest.Migrated(t, stack.DatabaseURL), "jit", "off"), postgres.Worker)
 }
 
 // holding holds an amount of a wallet.

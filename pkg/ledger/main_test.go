@@ -28,7 +28,7 @@ func TestMain(m *testing.M) { stacktest.Main(m, &stack, devstack.Postgres) }
 // open returns a database of the test's own, with the rights of a worker.
 func open(t testing.TB) *pgxpool.Pool {
 	t.Helper()
-	return pgtest.Pool(t, stack.DatabaseURL, postgres.Worker)
+	return pgtest.Patient(t, pgtest.Migrated(t, stack.DatabaseURL), postgres.Worker)
 }
 
 // knownIn are the accounts that are known in each test's database: *ledger.Known.

@@ -33,7 +33,7 @@ func of(charge string, t ledger.Transfer) ledger.Transfer {
 func TestConcurrentTotals(t *testing.T) {
 	t.Parallel()
 	url := pgtest.With(t, pgtest.Migrated(t, stack.DatabaseURL), "jit", "off")
-	pools := []*pgxpool.Pool{pgtest.Open(t, url, postgres.Worker), pgtest.Open(t, url, postgres.Worker)} // of eight connections each
+	pools := []*pgxpool.Pool{pgtest.Patient(t, url, postgres.Worker), pgtest.Patient(t, url, postgres.Worker)} // of eight connections each
 	const charges, items = 3, 6
 	var told []ledger.Transfer
 	for c := range charges {

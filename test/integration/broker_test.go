@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"context"
 	"net/http"
 	"strconv"
 	"strings"
@@ -142,6 +141,6 @@ func TestBrokerKilledUnderLoad(t *testing.T) {
 	for _, p := range append(receivers, workers...) {
 		require.Equal(t, outages, s.logged(p, "nats is away"), p.name)
 		require.Equal(t, outages, s.logged(p, "nats is back"), p.name)
-		require.NoError(t, probe(context.Background(), p.admin))
+		s.isReady(p)
 	}
 }

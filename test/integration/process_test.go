@@ -20,11 +20,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/onceledger/onceledger/internal/devstack"
+	"github.com/onceledger/onceledger/internal/telemetry"
 )
 
 const (
 	// stopLimit is how long a program may take to drain.
-	stopLimit = 30 * time.Second
+	stopLimit = time.Minute
+	// startTries bounds how often a program gets other addresses.
+	startTries = 10
 	// logShown is how much of a log a failed test prints.
 	logShown = 16 << 10
 )
@@ -71,54 +74,89 @@ func (p *program) gauge(name string) string {
 // broker alone: it needs nothing else.
 func (s *system) receiver() *program {
 	s.t.Helper()
-	p := &program{name: fmt.Sprintf("receiver-%d", len(s.programs)), url: "http://" + freeAddress(s), admin: freeAddress(s)}
-	s.start(p, "receiver", "RECEIVER_LISTEN="+strings.TrimPrefix(p.url, "http://"), "RECEIVER_ADMIN="+p.admin,
-		"NATS_URL="+s.NATSURL, "NATS_MONITOR_URL="+s.NATSMonitorURL)
+	p := &program{name: fmt.Sprintf("receiver-%d", len(s.programs))}
+	s.start(p, "receiver", func() []string {
+		listen := freeAddress(s)
+		p.url, p.admin = "http://"+listen, freeAddress(s)
+		return []string{"RECEIVER_LISTEN=" + listen, "RECEIVER_ADMIN=" + p.admin, "NATS_URL=" + s.NATSURL, "NATS_MONITOR_URL=" + s.NATSMonitorURL}
+	})
 	return p
 }
 
 // worker starts a worker and waits until it is ready.
 func (s *system) worker() *program {
 	s.t.Helper()
-	p := &program{name: fmt.Sprintf("worker-%d", len(s.programs)), admin: freeAddress(s)}
-	s.start(p, "worker", append(s.Env(), "WORKER_ADMIN="+p.admin)...)
+	p := &program{name: fmt.Sprintf("worker-%d", len(s.programs))}
+	s.start(p, "worker", func() []string {
+		p.admin = freeAddress(s)
+		return append(s.Env(), "WORKER_ADMIN="+p.admin)
+	})
 	return p
 }
 
-func (s *system) start(p *program, binary string, env ...string) {
+// start starts p at addresses that it is given in its environment. Where another
+// program took one of them between its choice and the program's listening there, it
+// is given others.
+func (s *system) start(p *program, binary string, environment func() []string) {
 	s.t.Helper()
 	p.log = filepath.Join(s.dir, p.name+".log")
-	process, err := devstack.StartProcess(s.t.Context(), devstack.Command{
-		Name: p.name, Path: s.binary(binary), Args: []string{"--config", s.cat.Config.File},
-		Env: append(env, "HOME="+s.dir), LogFile: p.log,
-		Ready: func(ctx context.Context) error { return probe(ctx, p.admin) },
-	})
-	require.NoError(s.t, err)
-	p.Process = process
-	s.programs = append(s.programs, p)
+	for try := 1; ; try++ {
+		answering := ""
+		process, err := devstack.StartProcess(s.t.Context(), devstack.Command{
+			Name: p.name, Path: s.binary(binary), Args: []string{"--config", s.cat.Config.File},
+			Env: append(environment(), "HOME="+s.dir), LogFile: p.log,
+			Ready: func(ctx context.Context) (err error) {
+				answering, err = ready(ctx, p.admin)
+				return err
+			},
+		})
+		if err == nil && answering != strconv.Itoa(process.PID()) { // it has not noticed yet
+			err = errors.Join(devstack.ErrPortTaken, process.Kill())
+		}
+		if errors.Is(err, devstack.ErrPortTaken) && try < startTries {
+			continue
+		}
+		require.NoError(s.t, err)
+		p.Process = process
+		s.programs = append(s.programs, p)
+		return
+	}
 }
 
+// probe returns why the program at admin is not ready.
 func probe(ctx context.Context, admin string) error {
-	status, _, err := get(ctx, "http://"+admin+"/readyz")
-	if err == nil && status != http.StatusOK {
-		return fmt.Errorf("not ready: status %d", status)
-	}
+	_, err := ready(ctx, admin)
 	return err
 }
 
-func get(ctx context.Context, url string) (status int, body string, err error) {
+// ready is probe that also returns which process answered.
+func ready(ctx context.Context, admin string) (process string, err error) {
+	status, header, _, err := get(ctx, "http://"+admin+"/readyz")
+	if err == nil && status != http.StatusOK {
+		err = fmt.Errorf("not ready: status %d", status)
+	}
+	return header.Get(telemetry.HeaderProcess), err
+}
+
+// isReady waits until p is ready: one look alone is given up after a moment.
+func (s *system) isReady(p *program) {
+	s.t.Helper()
+	s.eventually(p.name+" is ready", func() bool { return probe(s.t.Context(), p.admin) == nil })
+}
+
+func get(ctx context.Context, url string) (status int, header http.Header, body string, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
-		return 0, "", err
+		return 0, nil, "", err
 	}
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	res, err := client.Do(req)
 	if err != nil {
-		return 0, "", err
+		return 0, nil, "", err
 	}
 	defer res.Body.Close()
 	text, err := io.ReadAll(res.Body)
-	return res.StatusCode, string(text), err
+	return res.StatusCode, res.Header, string(text), err
 }
 
 // drain tells p to stop and wants it to end in order.
@@ -190,7 +228,7 @@ func (s *system) run(env []string, name string, args ...string) (code int, outpu
 // metric sums the samples of a program's metric whose labels hold all of these.
 func (s *system) metric(p *program, name string, labels ...string) int {
 	s.t.Helper()
-	_, text, err := get(s.t.Context(), "http://"+p.admin+"/metrics")
+	_, _, text, err := get(s.t.Context(), "http://"+p.admin+"/metrics")
 	require.NoError(s.t, err)
 	sum := 0.0
 lines:

@@ -112,11 +112,11 @@ func TestCopiesAtTwoReceiversAreOnePosting(t *testing.T) { // case 2
 	require.Empty(t, s.letters())
 }
 
-// TestStormOfCopiesStarvesNobody runs beside no other test, since it looks at
-// the clock.
+// TestStormOfCopiesStarvesNobody runs beside no other test of this package, since it
+// looks at the clock.
 func TestStormOfCopiesStarvesNobody(t *testing.T) { // case 11
 	const copies, others, span = 70, 50, 3 * time.Second
-	s := newSystem(t, base)
+	s := newSystem(t, base+"worker: {ack_wait: 1h}\n") // nobody may wait for its end
 	receivers := []*program{s.receiver(), s.receiver()}
 	s.worker()
 	s.worker()
@@ -149,11 +149,9 @@ func TestStormOfCopiesStarvesNobody(t *testing.T) { // case 11
 	for _, r := range replies {
 		require.NoError(t, r.err)
 		require.Equal(t, http.StatusOK, r.status)
-		require.Less(t, r.took, 5*time.Second)
+		require.Less(t, r.took, 10*time.Second, "before its sender gives up")
 	}
-	ended := time.Now()
-	s.eventually("all are posted", func() bool { return s.transfers() == 1+others })
-	require.Less(t, time.Since(ended), 15*time.Second, "new payments are not starved: nobody waited for the ack wait")
+	s.eventually("new payments are not starved", func() bool { return s.transfers() == 1+others })
 	s.verify(want)
 	require.Empty(t, s.letters())
 }

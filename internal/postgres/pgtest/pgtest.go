@@ -22,7 +22,7 @@ import (
 )
 
 // closeLimit bounds the wait for a test's connections.
-const closeLimit = 10 * time.Second
+const closeLimit = time.Minute
 
 var (
 	schemas atomic.Int64
@@ -64,6 +64,28 @@ func Open(t testing.TB, databaseURL string, role postgres.Role) *pgxpool.Pool {
 	t.Helper()
 	pool, err := postgres.Open(context.Background(), databaseURL, role)
 	require.NoError(t, err)
+	return closing(t, pool)
+}
+
+// Patient is Open for tests that look at one transaction while another one is open or
+// waits: on a slow machine both may stand still for longer than a program's may.
+func Patient(t testing.TB, databaseURL string, role postgres.Role) *pgxpool.Pool {
+	t.Helper()
+	programs, err := postgres.Open(context.Background(), databaseURL, role)
+	require.NoError(t, err)
+	cfg := programs.Config()
+	programs.Close()
+	for _, bound := range []string{"lock_timeout", "statement_timeout", "idle_in_transaction_session_timeout"} {
+		cfg.ConnConfig.RuntimeParams[bound] = "1min"
+	}
+	pool, err := pgxpool.NewWithConfig(context.Background(), cfg)
+	require.NoError(t, err)
+	return closing(t, pool)
+}
+
+// closing closes a pool when the test ends.
+func closing(t testing.TB, pool *pgxpool.Pool) *pgxpool.Pool {
+	t.Helper()
 	t.Cleanup(func() {
 		closed := make(chan struct{})
 		go func() {
