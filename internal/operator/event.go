@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/hex"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -51,15 +50,6 @@ type Event struct {
 	Actions []Action `json:"actions,omitempty"`
 	// Conflicts are deliveries with another content under the same id.
 	Conflicts []Event `json:"conflicts,omitempty"`
-}
-
-// GaveWay is what had moved the money of a duplicate_operation already: an operation,
-// and the event that posted it.
-type GaveWay struct {
-	Operation string `json:"operation"`
-	Source    string `json:"source,omitempty"`
-	ID        string `json:"id,omitempty"`
-	Number    int64  `json:"event_no"`
 }
 
 // Action is who did what to an event, and why.
@@ -230,36 +220,6 @@ func describe(ctx context.Context, pool *pgxpool.Pool, rows []*dedupe.Row) ([]Ev
 		events[i].Told = toldOf(told[r.No], about, assets)
 	}
 	return events, addPosters(ctx, pool, events)
-}
-
-// addPosters reads which events had posted what events gave way to.
-func addPosters(ctx context.Context, pool *pgxpool.Pool, events []Event) error {
-	var operations []string
-	for _, e := range events {
-		if e.GaveWay != nil {
-			operations = append(operations, e.GaveWay.Operation)
-		}
-	}
-	if len(operations) == 0 {
-		return nil
-	}
-	owners, err := ledger.Owners(ctx, pool, operations)
-	if err != nil {
-		return err
-	}
-	posters, err := dedupe.Numbered(ctx, pool, slices.Collect(maps.Values(owners)))
-	if err != nil {
-		return err
-	}
-	for _, e := range events {
-		if e.GaveWay == nil {
-			continue
-		}
-		if by := posters[owners[e.GaveWay.Operation]]; by != nil {
-			e.GaveWay.Source, e.GaveWay.ID, e.GaveWay.Number = by.Source, by.ID, by.No
-		}
-	}
-	return nil
 }
 
 // aboutOf reads which holds and payments the transfers of events are about.

@@ -6,7 +6,6 @@ import (
 	"github.com/onceledger/onceledger/internal/repair"
 	"github.com/onceledger/onceledger/internal/review"
 	"github.com/onceledger/onceledger/pkg/dedupe"
-	"github.com/onceledger/onceledger/pkg/ledger"
 )
 
 // foresee says why no money would come of an event that is opened again, as the books
@@ -24,17 +23,12 @@ func foresee(ctx context.Context, r repair.Repairer, done *repair.Done) (*Refuse
 	}
 	// All that it asks for is there.
 	refused := &Refused{Reason: string(dedupe.DuplicateOperation), Operation: done.Decision.Transfers[0].Operation}
-	owners, err := ledger.Owners(ctx, r.Pool, []string{refused.Operation})
+	by, err := posters(ctx, r.Pool, refused.Operation)
 	if err != nil {
 		return nil, err
 	}
-	no := owners[refused.Operation]
-	rows, err := dedupe.Numbered(ctx, r.Pool, []int64{no})
-	if err != nil {
-		return nil, err
-	}
-	if by := rows[no]; by != nil {
-		refused.Source, refused.EventID = by.Source, by.ID
+	if row := by[refused.Operation]; row != nil {
+		refused.Source, refused.EventID = row.Source, row.ID
 	}
 	return refused, nil
 }
