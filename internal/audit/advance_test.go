@@ -166,6 +166,22 @@ func TestAdvance(t *testing.T) {
 		require.True(t, s.advance().Clean)
 	})
 
+	t.Run("builds its sums anew where they were damaged and an operator took their mark away", func(t *testing.T) {
+		s := newSystem(t)
+		s.decide(payment("evt_1", "p1", "500", ""))
+		require.True(t, s.advance().Clean)
+		_, err := s.pool.Exec(t.Context(), `DELETE FROM audit_balances`)
+		require.NoError(t, err)
+		for range 2 {
+			require.Equal(t, []audit.Kind{audit.BalanceDiffers, audit.BalanceDiffers}, kinds(&s.advance().Report))
+		}
+		require.True(t, s.audit().Clean)
+		_, err = s.pool.Exec(t.Context(), `DELETE FROM audit_ledger`)
+		require.NoError(t, err)
+		require.True(t, s.advance().Clean)
+		require.True(t, s.advance().Clean)
+	})
+
 	t.Run("names messages that were trimmed before they were accounted for", func(t *testing.T) {
 		s := newSystem(t)
 		s.decide(payment("evt_1", "p1", "500", ""))

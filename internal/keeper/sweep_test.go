@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
@@ -174,9 +175,16 @@ func TestRestoredBackup(t *testing.T) {
 	s.settle()
 	k.clean()
 	all := append([]string{"superseded", "audit_marks", "audit_open", "audit_copies", "audit_balances", "audit_ledger"}, tables...)
-	for _, table := range all {
-		s.exec(`CREATE TABLE saved_` + table + ` AS TABLE ` + table)
-	}
+	// The keeper goes on meanwhile, and a backup is of one moment.
+	err := pgx.BeginTxFunc(t.Context(), s.owner, pgx.TxOptions{IsoLevel: pgx.RepeatableRead}, func(tx pgx.Tx) error {
+		for _, table := range all {
+			if _, err := tx.Exec(t.Context(), `CREATE TABLE saved_`+table+` AS TABLE `+table); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	require.NoError(t, err)
 	for i := range 400 {
 		id, amount := fmt.Sprintf("evt_%d", 50+i), "10"
 		if i%40 == 39 {
