@@ -153,9 +153,14 @@ func (k *kept) until(want string, enough func(round) bool) round {
 	}
 }
 
-// clean waits for a round that found everything in order and nothing open.
+// clean waits for a round that found everything in order and nothing open. Rounds
+// that began before the call do not count.
 func (k *kept) clean() round {
 	k.t.Helper()
+	for len(k.rounds) > 0 {
+		<-k.rounds
+	}
+	k.until("what had begun", func(round) bool { return true })
 	return k.until("everything in order", func(r round) bool {
 		return r.err == nil && r.Clean && r.Sum.InFlight == 0
 	})

@@ -157,6 +157,29 @@ func (f *flood) end() []attempt {
 	return f.attempts
 }
 
+// accepted ends the flood and wants everything accepted. Where the broker took too
+// long, and a receiver says so, it is sent again, as its sender would.
+func (s *system) accepted(f *flood, receivers ...*program) []attempt {
+	s.t.Helper()
+	var again []delivery
+	for i, a := range f.end() {
+		if a.status == http.StatusOK {
+			continue
+		}
+		require.Equal(s.t, http.StatusServiceUnavailable, a.status, "%d: %v", i, a.err)
+		again = append(again, a.delivery)
+	}
+	if len(again) > 0 {
+		late := 0
+		for _, p := range receivers {
+			late += s.logged(p, "storing in EVENTS is unavailable")
+		}
+		require.Positive(s.t, late, "%d were refused, and not for the broker's sake", len(again))
+	}
+	s.ack(receivers[0], again...)
+	return f.attempts
+}
+
 // count returns how many attempts so far were answered with status.
 func (f *flood) count(status int) int {
 	f.mu.Lock()
