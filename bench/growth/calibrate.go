@@ -99,7 +99,7 @@ func (c *Calibration) receiver(m *Measured, origin string) error {
 
 func (c *Calibration) worker(m *Measured, origin string) error {
 	for _, cell := range m.Backlogs {
-		if cell.Workers != 1 || cell.Rows != 0 {
+		if !cell.alone() {
 			continue
 		}
 		from := origin + ": CPU of one worker's drain of a backlog"

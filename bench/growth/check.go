@@ -1,6 +1,9 @@
 package growth
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // tolerance is how far a prediction may be off to count as right.
 const tolerance = 0.25
@@ -38,15 +41,16 @@ func Compare(c *Calibration, m *Measured) []Check {
 			Check{where, "p99 ms", cell.P99, got.AckP99 * 1e3, cell.Cost.Foreign, used},
 		)
 	}
-	for _, cell := range m.Backlogs {
+	alone := slices.IndexFunc(m.Backlogs, BacklogCell.alone)
+	for i, cell := range m.Backlogs {
 		if cell.Rows != 0 {
 			continue
 		}
 		got := Simulate(c, Scenario{Backlog: cell.Backlog, Workers: cell.Workers, Cores: m.left(cell.Cost), Threads: threads, Seconds: 600})
-		where := "backlog, " + many(cell.Workers, "worker")
+		where := "backlog of " + count(float64(cell.Backlog)) + ", " + many(cell.Workers, "worker")
 		checks = append(checks,
-			Check{where, "events/s", cell.EventsPerSecond, got.Done, cell.Cost.Foreign, cell.Workers == 1},
-			Check{where, "CPU µs/event", sum(cell.Cost.CPU), sum(got.CPU), cell.Cost.Foreign, cell.Workers == 1},
+			Check{where, "events/s", cell.EventsPerSecond, got.Done, cell.Cost.Foreign, i == alone},
+			Check{where, "CPU µs/event", sum(cell.Cost.CPU), sum(got.CPU), cell.Cost.Foreign, i == alone},
 		)
 	}
 	for _, cell := range m.Open {

@@ -49,6 +49,10 @@ type BacklogCell struct {
 	Cost            Cost    `json:"cost"`
 }
 
+// alone reports whether one worker had empty tables to itself. The first such cell
+// is what the worker's parameters are from.
+func (b BacklogCell) alone() bool { return b.Workers == 1 && b.Rows == 0 }
+
 // OpenCell is receiver and worker together.
 type OpenCell struct {
 	Name            string  `json:"name"`
