@@ -103,13 +103,30 @@ func Subject(reason Reason, source string) string {
 
 // Park stores a letter and returns its sequence. It is idempotent only within
 // the stream's duplicate window; beyond, the event's row says whether its letter
-// is stored.
+// is stored. A name is taken for a repeat only while the letter of that name is
+// there and says the same: after a restore of the database rows count anew, and
+// give names that other letters had, which are gone by now. That costs one read.
 func Park(ctx context.Context, js jetstream.JetStream, l Letter) (uint64, error) {
-	ack, err := js.PublishMsg(ctx, l.msg())
-	if err != nil {
-		return 0, fmt.Errorf("park event %s of %s: %w", l.EventID, l.Source, err)
+	for {
+		ack, err := js.PublishMsg(ctx, l.msg())
+		if err == nil && ack.Duplicate {
+			var first *Letter
+			first, err = Get(ctx, js, ack.Sequence)
+			if errors.Is(err, ErrNotFound) || err == nil && !first.repeats(l) {
+				l.Once += "/" + strconv.FormatUint(ack.Sequence, 10)
+				continue
+			}
+		}
+		if err != nil {
+			return 0, fmt.Errorf("park event %s of %s: %w", l.EventID, l.Source, err)
+		}
+		return ack.Sequence, nil
 	}
-	return ack.Sequence, nil
+}
+
+// repeats reports whether l is about the same event as other, and for the same reason.
+func (l *Letter) repeats(other Letter) bool {
+	return l.Source == other.Source && l.EventID == other.EventID && l.Variant == other.Variant && l.Reason == other.Reason
 }
 
 // msg builds the letter's message: the event's own headers without those of

@@ -209,6 +209,41 @@ func TestALetterParkedTwiceAtOnceIsStoredOnce(t *testing.T) {
 	require.Equal(t, seq+1, park(t, js, l))
 }
 
+// A database that was restored gives names again that letters of what it has
+// forgotten had: what was stored under them is no letter of this parking.
+func TestARepeatedNameIsNoLetterThatIsGone(t *testing.T) {
+	t.Parallel()
+	js := broker(t)
+	l := letter()
+	l.Once = "1/0/0"
+	first := park(t, js, l)
+	for range 3 {
+		require.NoError(t, dlq.Remove(t.Context(), js, first))
+		next := park(t, js, l)
+		require.Greater(t, next, first)
+		require.Equal(t, next, park(t, js, l), "and its repeat finds it")
+		have, err := dlq.Get(t.Context(), js, next)
+		require.NoError(t, err)
+		require.Equal(t, l.Data, have.Data)
+		first = next
+	}
+	for _, change := range []func(*dlq.Letter){
+		func(l *dlq.Letter) { l.Reason = dlq.MissingParent },
+		func(l *dlq.Letter) { l.EventID = "evt_2" },
+		func(l *dlq.Letter) { l.Variant = "" },
+		func(l *dlq.Letter) { l.Source = "shop" },
+	} {
+		other := l
+		change(&other)
+		seq := park(t, js, other)
+		have, err := dlq.Get(t.Context(), js, seq)
+		require.NoError(t, err)
+		require.Equal(t, []string{string(other.Reason), other.EventID, other.Variant, other.Source}, []string{string(have.Reason), have.EventID, have.Variant, have.Source})
+		require.Equal(t, seq, park(t, js, other))
+		require.Equal(t, first, park(t, js, l), "the other one stays")
+	}
+}
+
 func TestTheErrorIsBounded(t *testing.T) {
 	t.Parallel()
 	js := broker(t)
