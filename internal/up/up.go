@@ -134,7 +134,7 @@ func (s *system) offline(name string) (string, bool) {
 func (s *system) checkListen() error {
 	err := local.Free(s.Listen)
 	if errors.Is(err, local.ErrPortTaken) {
-		return fmt.Errorf("%w; choose another address with --listen, for example --listen 127.0.0.1:8090", err)
+		return fmt.Errorf("%w; choose another address with --listen, or let --listen 127.0.0.1:0 take a free one", err)
 	}
 	return exit.With(exit.Usage, err)
 }
